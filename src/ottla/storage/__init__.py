@@ -1,0 +1,23 @@
+"""Storage engines behind one contract."""
+
+from ottla.storage.contract import (
+    Compactable,
+    Compacted,
+    Engine,
+    EngineOptions,
+    PartitionStore,
+    Repairable,
+    Versioned,
+)
+from ottla.storage.registry import open_engine
+
+__all__ = [
+    "Compactable",
+    "Compacted",
+    "Engine",
+    "EngineOptions",
+    "PartitionStore",
+    "Repairable",
+    "Versioned",
+    "open_engine",
+]
