@@ -1,0 +1,1 @@
+"""What a program uses: the log that a URL opens, its producers and its consumers."""

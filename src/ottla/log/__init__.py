@@ -1,0 +1,1 @@
+"""Topics, partitioners, retention and groups: what every engine gets for free."""
