@@ -11,13 +11,15 @@ from typing import Self
 
 import pyarrow as pa
 
-from ottla.batch.columns import Columns, pack_columns, unpack_columns
+from ottla.batch.body import pack_columns, unpack_columns
+from ottla.batch.columns import Columns
 from ottla.batch.header import (
     ALIGNMENT,
     COLUMNS_CODEC,
     HAS_TIMESTAMPS,
     HEADER_BYTES,
     MAGIC,
+    MAX_RAW_BYTES,
     NO_PRODUCER,
     SPARSE_SEQUENCE,
     VERSION,
@@ -26,16 +28,17 @@ from ottla.batch.header import (
     check_content,
     compression_flag,
     content_of,
+    may_expand,
     pack_content,
     pack_numbered,
     unpack_header,
 )
+from ottla.batch.message_headers import distinct_headers
 from ottla.errors import CorruptBatch, InvalidValue
-from ottla.settings import LARGEST_MESSAGE_BYTES
 
 _LENGTH = struct.Struct("<Q")
-_MAX_RAW_BYTES = LARGEST_MESSAGE_BYTES + 2**20
-"""A batch that says it is larger when decompressed is refused before anything is allocated."""
+_EPOCHS = 2**32
+_SEQUENCES = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,16 @@ class Stamp:
     sequence: int
     sparse: bool = False
     """The producer's sequences rise but may skip; one at or below the last is a duplicate."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.producer_id, bytes) or len(self.producer_id) != len(NO_PRODUCER):
+            raise InvalidValue("producer id", self.producer_id, f"it must be {len(NO_PRODUCER)} bytes")
+        if self.producer_id == NO_PRODUCER:
+            raise InvalidValue("producer id", self.producer_id, "zero bytes mean no producer: choose others")
+        if not 0 <= self.epoch < _EPOCHS:
+            raise InvalidValue("producer epoch", self.epoch, "it must be at least 0 and fit into 32 bits")
+        if not 0 <= self.sequence < _SEQUENCES:
+            raise InvalidValue("sequence", self.sequence, "it must be at least 0 and fit into 63 bits")
 
 
 class Batch:
@@ -63,38 +76,51 @@ class Batch:
 
     @classmethod
     def pack(cls, columns: Columns, *, compression: Compression = "none", stamp: Stamp | None = None) -> Self:
-        """Pack columns of at least one message; the batch has no numbers yet."""
+        """Pack columns of at least one message; the batch has no numbers yet.
+
+        A body that does not shrink is stored as it is. The batch holds on to no more memory than its own
+        messages take, even if *columns* is a small slice of something large.
+        """
         if not len(columns):
             raise InvalidValue("batch", "of no messages", "give at least one message")
+        columns = columns.exact()
         flags, low, high, body = pack_columns(columns)
-        flags |= compression_flag(compression)
-        raw_bytes = sum(map(len, body))
-        if compression != "none":
-            body = _compressed(body, compression)
+        raw_bytes = body_bytes = sum(map(len, body))
+        if raw_bytes > MAX_RAW_BYTES:
+            raise InvalidValue("batch", f"of {raw_bytes:,} bytes", f"it holds at most {MAX_RAW_BYTES:,}: make several")
+        kept: Columns | None = columns
+        if compression != "none" and (compressed := _compressed(body, raw_bytes, compression)):
+            body, body_bytes = compressed, sum(map(len, compressed))
+            flags |= compression_flag(compression)
+            kept = None
         producer_id, epoch, sequence = NO_PRODUCER, 0, 0
         if stamp is not None:
             producer_id, epoch, sequence = stamp.producer_id, stamp.epoch, stamp.sequence
             flags |= SPARSE_SEQUENCE if stamp.sparse else 0
-        header = Header(
-            MAGIC, VERSION, COLUMNS_CODEC, flags, len(columns), sum(map(len, body)), raw_bytes, low, high,
-            producer_id, epoch, sequence, 0, 0, 0, 0,
+        fields = (
+            MAGIC, VERSION, COLUMNS_CODEC, flags, len(columns), body_bytes, raw_bytes, low, high,
+            producer_id, epoch, sequence,
         )  # fmt: skip
-        content = pack_content(header, body)
-        return cls(unpack_header(pack_numbered(content, 0, 0)), content, body, columns)
+        content, crc = pack_content(fields, body)
+        return cls(Header(*fields, crc, 0, 0, 0), content, body, kept)
 
     @classmethod
-    def parse(cls, buffer: bytes | pa.Buffer, position: int = 0) -> Self:
-        """The batch at *position*, pointing into *buffer*; header and body are checked, columns are not yet."""
-        header = unpack_header(buffer, position)
+    def parse(cls, buffer: bytes | pa.Buffer, position: int = 0, *, max_raw_bytes: int = MAX_RAW_BYTES) -> Self:
+        """The batch at *position*, pointing into *buffer*; header and body are checked, columns are not yet.
+
+        Nothing is decompressed before someone asks for the columns, and never more than *max_raw_bytes*.
+        """
         body_at = position + HEADER_BYTES
+        head = bytes(buffer[position:body_at])
+        header = unpack_header(head)
         if len(buffer) - body_at < header.body_bytes:
             raise CorruptBatch(f"{len(buffer) - body_at} bytes where a body of {header.body_bytes} should be")
-        if header.codec != COLUMNS_CODEC or header.raw_bytes > _MAX_RAW_BYTES:
-            raise CorruptBatch(f"codec {header.codec} with {header.raw_bytes:,} bytes is not known here")
-        content = content_of(bytes(buffer[position:body_at]))
+        if header.raw_bytes > max_raw_bytes:
+            raise CorruptBatch(f"a body of {header.raw_bytes:,} bytes is over the {max_raw_bytes:,} that are allowed")
+        content = content_of(head)
         body = pa.py_buffer(buffer).slice(body_at, header.body_bytes)
         check_content(header, content, body)
-        return cls(header, content, [body], None)
+        return cls(header, content, [_aligned(body)], None)
 
     @classmethod
     def parse_all(cls, buffer: bytes | pa.Buffer) -> Iterator[Self]:
@@ -138,9 +164,14 @@ class Batch:
     def columns(self) -> Columns:
         """The messages' columns, decoded and checked once."""
         if self._columns is None:
-            header = self.header
-            self._columns = unpack_columns(self._raw_body(), header.count, header.flags, header.min_timestamp_ms)
+            self._columns = unpack_columns(self._raw_body(), self.header)
         return self._columns
+
+    def check(self) -> None:
+        """Raise `CorruptBatch` unless every message can be read: the columns, and the headers in them."""
+        headers = self.columns().headers
+        if headers is not None:
+            distinct_headers(headers)
 
     def timestamps(self) -> pa.Int64Array:
         """Unix milliseconds of each message: the producer's, or else the log's append time."""
@@ -154,30 +185,41 @@ class Batch:
         return bool(self.header.flags & HAS_TIMESTAMPS)
 
     def _raw_body(self) -> pa.Buffer:
-        header = self.header
         body = pa.py_buffer(self._body[0] if len(self._body) == 1 else b"".join(self._body))
-        if header.compression != "none":
-            return _decompressed(header, body)
-        if header.raw_bytes != header.body_bytes:
-            raise CorruptBatch("an uncompressed body has two lengths")
-        return body
+        return body if self.header.compression == "none" else _decompressed(self.header, body)
 
     def __repr__(self) -> str:
         return f"Batch({self.count} messages from {self.first_number}, {self.size:,} bytes)"
 
 
-def _compressed(body: list[pa.Buffer | bytes], compression: Compression) -> list[pa.Buffer | bytes]:
-    """A compressed body: its exact length in 8 bytes, the compressed columns, zero bytes to a multiple of 8."""
+def _aligned(body: pa.Buffer) -> pa.Buffer:
+    """The body, copied if it lies at an odd address: Arrow's kernels expect numbers where processors do."""
+    return pa.py_buffer(body.to_pybytes()) if body.address % ALIGNMENT else body
+
+
+def _compressed(body: list[pa.Buffer | bytes], raw_bytes: int, compression: str) -> list[pa.Buffer | bytes] | None:
+    """A compressed body: its exact length in 8 bytes, the compressed columns, zero bytes to a multiple of 8.
+
+    `None` where that is not worth it, or would take a reader too much memory on trust.
+    """
     packed = pa.compress(b"".join(body), codec=compression)
-    return [_LENGTH.pack(packed.size), packed, bytes(-packed.size % ALIGNMENT)]
+    padding = bytes(-packed.size % ALIGNMENT)
+    stored_bytes = _LENGTH.size + packed.size + len(padding)
+    return [_LENGTH.pack(packed.size), packed, padding] if may_expand(stored_bytes, raw_bytes) else None
 
 
 def _decompressed(header: Header, body: pa.Buffer) -> pa.Buffer:
     length = _LENGTH.unpack_from(body)[0] if body.size >= _LENGTH.size else body.size
     if length > body.size - _LENGTH.size:
         raise CorruptBatch(f"{length} compressed bytes do not fit into a body of {body.size}")
+    packed = body.slice(_LENGTH.size, length)
     try:
-        raw = pa.decompress(body.slice(_LENGTH.size, length), header.raw_bytes, codec=header.compression)
+        if header.compression == "lz4":
+            # A frame of lz4 does not say how long it is, and decompressing it in one go would leave what
+            # it does not fill of the buffer as the memory was; a stream tells where it ended.
+            raw = pa.CompressedInputStream(pa.BufferReader(packed), "lz4").read_buffer(header.raw_bytes + 1)
+        else:
+            raw = pa.decompress(packed, header.raw_bytes, codec=header.compression)
     except (OSError, pa.ArrowException) as error:
         raise CorruptBatch(f"the body cannot be decompressed ({error})") from error
     if raw.size != header.raw_bytes:

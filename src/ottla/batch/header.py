@@ -12,7 +12,8 @@ of the header, by the *header* CRC: numbering a batch rewrites 88 bytes and neve
                          bits 4-5 compression: 0 none, 1 lz4 (frame), 2 zstd; the rest are 0
       8     4  producer  count, the number of messages, at least 1
      12     4  producer  body length as stored, a multiple of 8
-     16     4  producer  body length when decompressed (the same where compression is none)
+     16     4  producer  body length when decompressed: the same where compression is none, else larger;
+                         at most 1 GiB and 1 MiB, and over 64 MiB at most 16 times the length as stored
      20     8  producer  smallest timestamp in Unix milliseconds; 0 where the log's append time counts
      28     8  producer  largest timestamp, likewise
      36    16  producer  producer id; zero bytes where there is none
@@ -25,11 +26,13 @@ of the header, by the *header* CRC: numbering a batch rewrites 88 bytes and neve
 """
 
 import struct
-from typing import Final, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import google_crc32c
 
 from ottla.errors import CorruptBatch, InvalidValue
+from ottla.settings import LARGEST_MESSAGE_BYTES
 
 MAGIC: Final = b"OTLB"
 VERSION: Final = 1
@@ -37,18 +40,32 @@ HEADER_BYTES: Final = 88
 ALIGNMENT: Final = 8
 
 COLUMNS_CODEC: Final = 1
+_RESERVED_CODECS: Final = {2: "Kafka record batches"}
 
 HAS_KEYS: Final = 1 << 0
 HAS_HEADERS: Final = 1 << 1
 HAS_TIMESTAMPS: Final = 1 << 2
 SPARSE_SEQUENCE: Final = 1 << 3
 COMPRESSION_SHIFT: Final = 4
+_COMPRESSION_BITS: Final = 0b11 << COMPRESSION_SHIFT
 _KNOWN_FLAGS: Final = 0b11_1111
 
 Compression = Literal["none", "lz4", "zstd"]
 COMPRESSIONS: Final[tuple[Compression, ...]] = ("none", "lz4", "zstd")
 
 NO_PRODUCER: Final = bytes(16)
+
+TIMESTAMP_LIMIT: Final = 2**62
+"""Timestamps lie between minus and plus this, so that their differences fit into 64 bits."""
+MAX_RAW_BYTES: Final = LARGEST_MESSAGE_BYTES + 2**20
+"""The largest body: one message of the largest size and what its columns take."""
+_ALWAYS_DECOMPRESSED: Final = 64 * 2**20
+_MOST_EXPANSION: Final = 16
+
+_SMALLEST_BODY: Final = 12
+"""A column's head and the first of its offsets; each message adds at least one more offset."""
+_OFFSET_BYTES: Final = 4
+_LARGEST_NUMBER: Final = 2**63 - 1
 
 _PRODUCER_PART = struct.Struct("<4sBBHIIIqq16sIQ")
 _LOG_PART = struct.Struct("<Qq")
@@ -57,7 +74,7 @@ _CRC = struct.Struct("<I")
 _CONTENT_CRC_AT = _PRODUCER_PART.size
 _LOG_PART_AT = _CONTENT_CRC_AT + 4
 _HEADER_CRC_AT = _LOG_PART_AT + _LOG_PART.size
-assert _HEADER_CRC_AT + 4 == _ALL.size == HEADER_BYTES  # noqa: S101  (the drawing above, checked at import)
+assert _HEADER_CRC_AT + 4 == _ALL.size == HEADER_BYTES  # the drawing above, checked at import
 
 
 class Header(NamedTuple):
@@ -67,7 +84,7 @@ class Header(NamedTuple):
     version: int
     codec: int
     flags: int
-    count: int
+    count: int  # type: ignore[assignment]  # the number of messages, not tuple.count
     body_bytes: int
     raw_bytes: int
     min_timestamp_ms: int
@@ -91,7 +108,7 @@ class Header(NamedTuple):
 
     @property
     def compression(self) -> Compression:
-        return COMPRESSIONS[self.flags >> COMPRESSION_SHIFT]
+        return COMPRESSIONS[(self.flags & _COMPRESSION_BITS) >> COMPRESSION_SHIFT]
 
     @property
     def has_producer(self) -> bool:
@@ -105,13 +122,22 @@ def compression_flag(name: str) -> int:
     return COMPRESSIONS.index(name) << COMPRESSION_SHIFT
 
 
-def pack_content(header: Header, body: "list[bytes]") -> bytes:
-    """The producer's part of a header with its CRC over itself and the body's *parts*."""
-    part = _PRODUCER_PART.pack(*header[:12])
+def may_expand(body_bytes: int, raw_bytes: int) -> bool:
+    """Whether a compressed body of that length may say that it is so long when decompressed.
+
+    It must have shrunk, and a few bytes must not make a reader allocate a gigabyte: above 64 MiB the
+    stored bytes themselves must be at least a sixteenth. A body that breaks this is stored as it is.
+    """
+    return body_bytes < raw_bytes <= max(_ALWAYS_DECOMPRESSED, _MOST_EXPANSION * body_bytes)
+
+
+def pack_content(fields: tuple[Any, ...], body: Sequence[bytes]) -> tuple[bytes, int]:
+    """The producer's part of a header from its twelve fields, with its CRC over itself and the body's *parts*."""
+    part = _PRODUCER_PART.pack(*fields)
     crc = google_crc32c.value(part)
     for piece in body:
         crc = google_crc32c.extend(crc, piece)
-    return part + _CRC.pack(crc)
+    return part + _CRC.pack(crc), crc
 
 
 def pack_numbered(content: bytes, first_number: int, append_ms: int) -> bytes:
@@ -132,11 +158,32 @@ def unpack_header(buffer: bytes, position: int = 0) -> Header:
         raise CorruptBatch(f"it starts with {bytes(header.magic)!r} and not with {MAGIC!r}")
     if google_crc32c.value(bytes(buffer[position : position + _HEADER_CRC_AT])) != header.header_crc:
         raise CorruptBatch("the header's checksum does not match")
-    if header.version != VERSION or header.flags & ~_KNOWN_FLAGS or header.flags >> COMPRESSION_SHIFT >= len(COMPRESSIONS):
-        raise CorruptBatch(f"format version {header.version} with flags {header.flags:#x} is not known here")
-    if header.count < 1 or header.body_bytes % ALIGNMENT:
-        raise CorruptBatch(f"a count of {header.count} in {header.body_bytes} bytes cannot be")
+    _check_known(header)
+    _check_lengths(header)
     return header
+
+
+def _check_known(header: Header) -> None:
+    if header.version != VERSION:
+        raise CorruptBatch(f"format version {header.version} is not known here: a newer ottla may read it")
+    if header.codec != COLUMNS_CODEC:
+        reserved = _RESERVED_CODECS.get(header.codec)
+        what = f"is reserved for {reserved} and not read" if reserved else "is not known"
+        raise CorruptBatch(f"body codec {header.codec} {what} by this version: a newer ottla may read it")
+    if header.flags & ~_KNOWN_FLAGS or header.flags >> COMPRESSION_SHIFT >= len(COMPRESSIONS):
+        raise CorruptBatch(f"flags {header.flags:#x} are not known here: a newer ottla may read it")
+
+
+def _check_lengths(header: Header) -> None:
+    stored, raw = header.body_bytes, header.raw_bytes
+    if header.count < 1 or raw < _SMALLEST_BODY + _OFFSET_BYTES * header.count or stored % ALIGNMENT:
+        raise CorruptBatch(f"a count of {header.count} in {raw} bytes, {stored} as stored, cannot be")
+    if raw > MAX_RAW_BYTES or not (may_expand(stored, raw) if header.flags & _COMPRESSION_BITS else stored == raw):
+        raise CorruptBatch(f"{stored} stored bytes that say they are {raw:,} ({header.compression}) are refused")
+    if not -TIMESTAMP_LIMIT <= header.min_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_LIMIT:
+        raise CorruptBatch(f"timestamps of {header.min_timestamp_ms} to {header.max_timestamp_ms} cannot be")
+    if header.first_number + header.count > _LARGEST_NUMBER:
+        raise CorruptBatch(f"a first number of {header.first_number} is too large")
 
 
 def check_content(header: Header, content: bytes, body: bytes) -> None:

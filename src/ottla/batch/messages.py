@@ -4,18 +4,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ottla.batch.batch import Batch
-from ottla.batch.columns import Columns, decode_headers
-from ottla.errors import MissingDependency
+from ottla.batch.columns import Columns
+from ottla.batch.message_headers import HEADERS_TYPE, decode_headers, headers_to_arrow
+from ottla.errors import InvalidValue, MissingDependency
 from ottla.model import Message
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -92,7 +91,7 @@ class Messages(Sequence[Message]):
         if isinstance(index, slice):
             start, stop, step = index.indices(self._length)
             if step != 1:
-                raise ValueError(f"step {step} is not supported: slice without one, or use list(messages)")
+                raise InvalidValue("step", step, "messages are cut without one: slice list(messages) instead")
             return Messages(self.topic, list(self._cut(start, stop)))
         at = index + self._length if index < 0 else index
         for piece in self._cut(at, at + 1) if 0 <= at < self._length else ():
@@ -155,7 +154,7 @@ class Messages(Sequence[Message]):
         except ImportError as error:
             raise MissingDependency("to_polars()", "polars", "'ottla[polars]'") from error
         frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)  # noqa: S101  (a table gives a frame; this is for the type checker)
+        assert isinstance(frame, pl.DataFrame)  # a table gives a frame; for the type checker
         return frame
 
     def _record_batch(self, piece: _Piece) -> pa.RecordBatch:
@@ -176,14 +175,3 @@ class Messages(Sequence[Message]):
 
     def __repr__(self) -> str:
         return f"Messages({self._length} of {self.topic!r})"
-
-
-def headers_to_arrow(cells: pa.BinaryArray | None, count: int) -> pa.Array:
-    """Headers as Arrow lists of (key, value); each distinct cell is decoded once."""
-    if cells is None:
-        return pa.nulls(count, HEADERS_TYPE)
-    encoded = pc.dictionary_encode(cells)
-    distinct = [
-        [{"key": name, "value": value} for name, value in decode_headers(cell)] for cell in encoded.dictionary.to_pylist()
-    ]
-    return pa.array(distinct, HEADERS_TYPE).take(encoded.indices)
