@@ -4,7 +4,7 @@ A handle belongs to one topic id for good. When that topic is deleted, every cal
 when another topic has its name by then. Safe from many threads and after a fork.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.batch import Batch
 from ottla.errors import InvalidValue, MessageTooLarge, TopicRecreated, UnknownPartition, UnknownTopic
@@ -14,10 +14,11 @@ from ottla.storage import Engine, PartitionStore
 
 
 class TopicHandle:
-    """A topic of an engine, by its id."""
+    """A topic of an engine, by its id. *seen* is told of the topic whenever its settings are looked at."""
 
-    def __init__(self, engine: Engine, topic: Topic) -> None:
+    def __init__(self, engine: Engine, topic: Topic, seen: Callable[[Topic], None] | None = None) -> None:
         self.engine = engine
+        self._seen = seen
         self._topic = topic
         self._partitions: dict[int, PartitionStore] = {}
 
@@ -38,6 +39,8 @@ class TopicHandle:
         if topic.id != self.id:
             raise TopicRecreated(self.name, self.id)
         self._topic = topic
+        if self._seen is not None:
+            self._seen(topic)
         return topic
 
     def partition(self, index: int) -> PartitionStore:
