@@ -41,7 +41,7 @@ class OttlaError(Exception):
 
 
 def _rebuild(cls: type[OttlaError], args: tuple[Any, ...], facts: dict[str, Any]) -> OttlaError:
-    return cls._revive(args, facts)  # noqa: SLF001  (the module-level half of one operation)
+    return cls._revive(args, facts)
 
 
 class InvalidValue(OttlaError, ValueError):
@@ -54,10 +54,22 @@ class InvalidValue(OttlaError, ValueError):
         super().__init__(f"{what} {self.value} is not valid: {rule}")
 
 
+_LONG = 80
+
+
 def _shown(value: object) -> str:
-    """The value as a person would recognise it, never long and never dependent on being picklable."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"  # noqa: PLR2004
+    """The value as a person would recognise it: one short line, and text, so that it can be pickled."""
+    if isinstance(value, str | bytes | bytearray | list | tuple) and len(value) > _LONG:
+        unit = (
+            "elements" if isinstance(value, list | tuple) else "bytes" if not isinstance(value, str) else "characters"
+        )
+        return f"{_clipped(value[: _LONG // 2])}… ({len(value):,} {unit})"
+    return _clipped(value)
+
+
+def _clipped(value: object) -> str:
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= _LONG else f"{text[: _LONG - 20]}…"
 
 
 class UnknownEngine(InvalidValue):
@@ -96,9 +108,9 @@ class UnknownPartition(OttlaError):
 
     def __init__(self, topic: str, partition: object, partitions: int) -> None:
         self.topic = topic
-        self.partition = partition
+        self.partition = partition if isinstance(partition, int) else _shown(partition)
         self.partitions = partitions
-        super().__init__(f"topic {topic!r} has no partition {partition!r}: it has partitions 0 to {partitions - 1}")
+        super().__init__(f"topic {topic!r} has no partition {self.partition}: it has partitions 0 to {partitions - 1}")
 
 
 class MessageTooLarge(OttlaError):
@@ -198,7 +210,8 @@ class DuplicateSequence(ProducerError):
         self.sequence = sequence
         self.last = last
         super().__init__(
-            f"sequence {sequence} of producer {producer} is already in the log (the last is {last}): do not send it again"
+            f"sequence {sequence} of producer {producer} is already in the log (the last is {last}): "
+            "do not send it again"
         )
 
 
@@ -222,7 +235,8 @@ class CorruptLog(StorageError):
         self.position = position
         self.reason = reason
         super().__init__(
-            f"{path} is damaged at byte {position}: {reason}; run ottla.verify to see all damage, ottla.repair to set it aside"
+            f"{path} is damaged at byte {position}: {reason}; "
+            "run ottla.verify to see all damage, ottla.repair to set it aside"
         )
 
 
@@ -231,7 +245,9 @@ class StorageFull(StorageError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"no space left for {path}: nothing was stored; free some space or shorten retention, then retry")
+        super().__init__(
+            f"no space left for {path}: nothing was stored; free some space or shorten retention, then retry"
+        )
 
 
 class StorageFailed(StorageError):
@@ -240,7 +256,9 @@ class StorageFailed(StorageError):
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
-        super().__init__(f"{path} could not be made durable ({reason}): nothing was acknowledged; check the disk, then retry")
+        super().__init__(
+            f"{path} could not be made durable ({reason}): nothing was acknowledged; check the disk, then retry"
+        )
 
 
 class Uncertain(StorageError):

@@ -74,7 +74,7 @@ class Appended(NamedTuple):
     """The numbers that one batch has."""
 
     first: int
-    count: int
+    count: int  # type: ignore[assignment]  # the number of messages, not tuple.count
     duplicate: bool = False
     """The batch was in the log already, and these are its numbers from then."""
 

@@ -7,7 +7,9 @@ Durations are words such as `500ms`, `10s`, `5m`, `2h`, `7d` or `forever`; sizes
 import re
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Literal, Self
+from decimal import Decimal
+from operator import index
+from typing import Any, Literal, Self, SupportsIndex
 
 from ottla.errors import InvalidValue
 
@@ -17,10 +19,15 @@ MAX_BATCH_BYTES = 16 * 2**20
 LARGEST_MESSAGE_BYTES = 1 << 30
 """What `max_message_bytes` may be raised to: a batch's columns are addressed by 31-bit offsets."""
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*", re.ASCII)
 _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", re.IGNORECASE)
+_LONGEST_MS = 100_000_000 * _MILLISECONDS["d"]
+"""Up to here a float of milliseconds is exact."""
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", re.ASCII | re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+_OPTIONAL_NUMBERS = {"retention_ms", "retention_bytes", "segment_ms"}
+_NUMBERS = {"partitions", "max_message_bytes", "sync_interval_ms", "segment_bytes", *_OPTIONAL_NUMBERS}
 
 
 def parse_duration(value: str | float | timedelta | None, what: str = "duration") -> int | None:
@@ -39,8 +46,8 @@ def parse_duration(value: str | float | timedelta | None, what: str = "duration"
         milliseconds = value * 1000
     else:
         raise InvalidValue(what, value, rule)
-    if not 1 <= milliseconds <= 2**53:  # beyond 2**53 ms a double is no longer exact; NaN fails too
-        raise InvalidValue(what, value, f"it must be at least 1ms; {rule}")
+    if not 1 <= milliseconds <= _LONGEST_MS:  # NaN fails too
+        raise InvalidValue(what, value, f"it must be from 1ms to {format_duration(_LONGEST_MS)}; {rule}")
     return round(milliseconds)
 
 
@@ -62,11 +69,11 @@ def parse_size(value: str | int | None, what: str = "size") -> int | None:
     elif isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         prefix = (match[2] or "").upper()
         base = 1024 if prefix.endswith("I") else 1000
-        size = round(float(match[1]) * base ** (" KMGT".index(prefix[0]) if prefix else 0))
+        size = int(Decimal(match[1]) * base ** (" KMGT".index(prefix[0]) if prefix else 0))
     else:
         raise InvalidValue(what, value, rule)
     if not 1 <= size < 2**63:
-        raise InvalidValue(what, value, f"it must be at least 1 byte; {rule}")
+        raise InvalidValue(what, value, f"it must be from 1 byte to 8 EiB; {rule}")
     return size
 
 
@@ -78,10 +85,10 @@ def check_name(value: object, what: str = "topic name") -> str:
 
 
 def check_number(value: object, what: str, *, least: int = 1) -> int:
-    """A whole number of at least *least* that fits into 63 bits."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+    """A whole number of at least *least* that fits into 63 bits; numpy's will do."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= index(value) < 2**63:
         raise InvalidValue(what, value, f"it must be a whole number of at least {least}")
-    return value
+    return index(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,18 +114,16 @@ class TopicSettings:
     """A segment is sealed at this age; `None` seals by size, and by a tenth of the retention where one is set."""
 
     def __post_init__(self) -> None:
-        if check_number(self.partitions, "partitions") > MAX_PARTITIONS:
+        for name in _NUMBERS:
+            if getattr(self, name) is not None or name not in _OPTIONAL_NUMBERS:
+                object.__setattr__(self, name, check_number(getattr(self, name), name))
+        if self.partitions > MAX_PARTITIONS:
             raise InvalidValue("partitions", self.partitions, f"a topic has at most {MAX_PARTITIONS:,}")
         if not isinstance(self.partitioner, str) or not self.partitioner:
             raise InvalidValue("partitioner", self.partitioner, "name one, such as round-robin or key-hash")
-        for name in ("retention_ms", "retention_bytes", "segment_ms"):
-            if getattr(self, name) is not None:
-                check_number(getattr(self, name), name)
-        for name in ("max_message_bytes", "sync_interval_ms", "segment_bytes"):
-            check_number(getattr(self, name), name)
         if self.max_message_bytes > LARGEST_MESSAGE_BYTES:
             raise InvalidValue("max_message_bytes", self.max_message_bytes, f"at most {LARGEST_MESSAGE_BYTES:,}")
-        if self.sync not in {"always", "interval", "never"}:
+        if self.sync not in ("always", "interval", "never"):  # not a set: it may be unhashable
             raise InvalidValue("sync", self.sync, "choose always, interval or never")
 
     @property
@@ -127,6 +132,12 @@ class TopicSettings:
         by_retention = None if self.retention_ms is None else max(self.retention_ms // 10, 10)
         ages = [age for age in (self.segment_ms, by_retention) if age is not None]
         return min(ages, default=None)
+
+    @property
+    def roll_bytes(self) -> int:
+        """The size at which a segment is sealed, so that a partition stays close to its size limit."""
+        by_retention = self.segment_bytes if self.retention_bytes is None else max(self.retention_bytes // 10, 2**16)
+        return min(self.segment_bytes, by_retention)
 
     def changed(self, **words: Any) -> Self:
         """A copy with changes in people's words: `retention="7d"`, `retention_bytes="1GiB"`."""

@@ -182,8 +182,8 @@ def _check_lengths(header: Header) -> None:
         raise CorruptBatch(f"{stored} stored bytes that say they are {raw:,} ({header.compression}) are refused")
     if not -TIMESTAMP_LIMIT <= header.min_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_LIMIT:
         raise CorruptBatch(f"timestamps of {header.min_timestamp_ms} to {header.max_timestamp_ms} cannot be")
-    if header.first_number + header.count > _LARGEST_NUMBER:
-        raise CorruptBatch(f"a first number of {header.first_number} is too large")
+    if header.first_number + header.count > _LARGEST_NUMBER or abs(header.append_ms) >= TIMESTAMP_LIMIT:
+        raise CorruptBatch(f"a first number of {header.first_number} at {header.append_ms} ms cannot be")
 
 
 def check_content(header: Header, content: bytes, body: bytes) -> None:
