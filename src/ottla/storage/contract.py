@@ -31,8 +31,9 @@ class PartitionStore(Protocol):
         """Number *batches*, make them durable, and return each one's numbers, in order.
 
         With *expected_next* the whole call is refused with `UnexpectedNext` unless the first batch would
-        get that number (a retry of what is stored already gets its first numbers all the same). A batch that is stamped with a producer is recognised when it comes again: its
-        first numbers are returned and nothing is written. `ottla.storage.producers` has the rules.
+        get that number (a retry of what is stored already gets its first numbers all the same). A batch
+        that is stamped with a producer is recognised when it comes again: its first numbers are returned
+        and nothing is written. `ottla.storage.producers` has the rules.
         """
 
     def read(self, start: int, max_bytes: int) -> list[Batch]:
@@ -89,7 +90,8 @@ class Engine(Protocol):
 
     def wait(self, after: Mapping[PartitionStore, int], timeout: float) -> bool:
         """Block until any of the partitions has a message at or above its given number, or *timeout* seconds
-        are over, or one of them is gone, or the engine is closed. True unless the time ran out."""
+        are over, or one of them is gone, or the engine is closed. True unless the time ran out.
+        """
 
     def load(self, key: str) -> "Versioned | None":
         """Metadata by key; keys are checked names joined by `/`."""

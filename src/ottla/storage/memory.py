@@ -1,9 +1,12 @@
 """The `memory:` engine: lists of batches in this process. Nothing survives it, and that is the promise."""
 
 import bisect
+import os
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import attrgetter
 
 from ottla.batch import Batch
@@ -18,6 +21,7 @@ from ottla.errors import (
     UnknownTopic,
 )
 from ottla.model import Appended, Bounds, Topic
+from ottla.settings import check_name
 from ottla.storage.contract import EngineOptions, PartitionStore, Versioned
 from ottla.storage.producers import Admission, Producers
 
@@ -66,7 +70,7 @@ class MemoryPartition:
             at = bisect.bisect_right(self._batches, start, key=attrgetter("next_number"))
             found = self._batches[at : at + 1]
             size = sum(batch.size for batch in found)
-            for batch in self._batches[at + 1 :]:
+            for batch in islice(self._batches, at + 1, None):
                 size += batch.size
                 if size > max_bytes:
                     break
@@ -127,6 +131,7 @@ class MemoryEngine:
         self._topics: dict[str, Topic] = {}
         self._partitions: dict[tuple[str, int], MemoryPartition] = {}
         self._metadata: dict[str, Versioned] = {}
+        _engines.add(self)
 
     def topics(self) -> list[Topic]:
         with self.changed:
@@ -156,6 +161,9 @@ class MemoryEngine:
                 raise TopicRecreated(topic.name, topic.id)
             if current.version != topic.version:
                 raise MetadataConflict(f"topics/{topic.name}", topic.version, current.version)
+            if topic.settings.partitions < current.settings.partitions:
+                rule = f"topic {topic.name!r} has {current.settings.partitions}: partitions are added, never removed"
+                raise InvalidValue("partitions", topic.settings.partitions, rule)
             self._topics[topic.name] = replace(topic, version=topic.version + 1)
             return self._topics[topic.name]
 
@@ -190,12 +198,12 @@ class MemoryEngine:
 
     def load(self, key: str) -> Versioned | None:
         self.check_open()
-        return self._metadata.get(key)
+        return self._metadata.get(_checked(key))
 
     def store(self, key: str, data: bytes, version: int) -> int:
         with self.changed:
             self.check_writable("store metadata")
-            current = self._metadata.get(key)
+            current = self._metadata.get(_checked(key))
             actual = current.version if current else 0
             if actual != version:
                 raise MetadataConflict(key, version, actual)
@@ -205,12 +213,13 @@ class MemoryEngine:
     def keys(self, prefix: str) -> list[str]:
         with self.changed:
             self.check_open()
-            return sorted(key for key in self._metadata if key.startswith(f"{prefix}/"))
+            start = f"{_checked(prefix)}/"
+            return sorted(key for key in self._metadata if key.startswith(start))
 
     def discard(self, key: str) -> None:
         with self.changed:
             self.check_writable("remove metadata")
-            self._metadata.pop(key, None)
+            self._metadata.pop(_checked(key), None)
 
     def close(self) -> None:
         with self.changed:
@@ -237,3 +246,28 @@ def _has(partition: PartitionStore, number: int) -> bool:
         return partition.bounds().next > number
     except TopicRecreated:
         return True
+
+
+def _checked(key: str) -> str:
+    for part in key.split("/"):
+        check_name(part, "metadata key")
+    return key
+
+
+_engines: "weakref.WeakSet[MemoryEngine]" = weakref.WeakSet()
+_held: list[MemoryEngine] = []
+
+
+def _hold_all() -> None:
+    """A fork waits for running calls, or the child would inherit locks of threads that it does not have."""
+    _held[:] = list(_engines)
+    for engine in _held:
+        engine.changed.acquire()
+
+
+def _release_all() -> None:
+    while _held:
+        _held.pop().changed.release()
+
+
+os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)

@@ -121,9 +121,7 @@ class Admission:
         self.batches: list[Batch] = []
         """The new batches, numbered, in the order in which they are to be stored."""
 
-    def admit(
-        self, batches: Sequence[Batch], expected_next: int | None, name: tuple[str, int]
-    ) -> list[Appended]:
+    def admit(self, batches: Sequence[Batch], expected_next: int | None, name: tuple[str, int]) -> list[Appended]:
         """The numbers of each batch of one call to append to partition *name*, or the error that refuses it.
 
         *expected_next* is compared only if something new is to be stored: a retry of what was stored by

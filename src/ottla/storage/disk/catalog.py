@@ -1,0 +1,165 @@
+"""Topics of a log on disk, and small versioned metadata. Changes happen under the root's lock.
+
+<root>/topics/<topic>/<topic id>/topic.json   the topic; replacing this file is the change
+<root>/metadata/<key>                         a line `ottla-metadata 1 <version> <CRC-32C>`, then the bytes
+<root>/trash/<topic id>                       a deleted topic on its way out; emptied whenever a topic changes
+"""
+
+import contextlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import google_crc32c
+
+from ottla.errors import CorruptLog, MetadataConflict, TopicExists, TopicRecreated, UnknownTopic
+from ottla.model import Topic
+from ottla.settings import TopicSettings, check_name
+from ottla.storage.contract import Versioned
+from ottla.storage.disk.root import Root
+
+_METADATA = b"ottla-metadata 1"
+
+
+class Catalog:
+    """The topics and metadata of one root. Topics are cached until some process changes one."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._files = root.files
+        self._one: dict[str, tuple[int, Topic | None]] = {}
+        self._all: tuple[int, list[Topic]] = (-1, [])
+
+    def topics(self) -> list[Topic]:
+        """Every topic, sorted by name; all files are read again if any changed."""
+        changes = self._root.changes()
+        if self._all[0] != changes or changes % 2:
+            names = sorted(path.name for path in self._root.path.glob("topics/*"))
+            found = [topic for name in names if (topic := self._read(name)) is not None]
+            self._all = (changes, found)
+        return list(self._all[1])
+
+    def topic(self, name: str) -> Topic:
+        """The topic as it is now; one `pread` if nothing changed."""
+        topic = self._look_up(name)
+        if topic is None:
+            raise UnknownTopic(name)
+        return topic
+
+    def is_current(self, topic: Topic) -> bool:
+        current = self._look_up(topic.name)
+        return current is not None and current.id == topic.id
+
+    def _look_up(self, name: str) -> Topic | None:
+        """A change that is under way, or that a killed process left half counted, is never trusted to a cache."""
+        changes = self._root.changes()
+        seen_at, topic = self._one.get(name, (-1, None))
+        if seen_at != changes or changes % 2:
+            topic = self._read(name)
+            self._one[name] = (changes, topic)
+        return topic
+
+    def _read(self, name: str) -> Topic | None:
+        for path in self._root.path.joinpath("topics", name).glob("*/topic.json"):
+            stored = self._files.read(path)
+            if stored is not None:
+                return _decode_topic(stored, path)
+        return None
+
+    def folder(self, topic: Topic) -> Path:
+        return self._root.path / "topics" / topic.name / topic.id
+
+    def create(self, topic: Topic) -> Topic:
+        check_name(topic.name)
+        with self._root.changing("create a topic"):
+            if self._read(topic.name) is not None:
+                raise TopicExists(topic.name)
+            folder = self.folder(topic)
+            self._files.make_folder(folder)
+            self._write(topic)
+        return topic
+
+    def alter(self, topic: Topic) -> Topic:
+        with self._root.changing("change a topic"):
+            current = self._read(topic.name)
+            if current is None or current.id != topic.id:
+                raise TopicRecreated(topic.name, topic.id)
+            if current.version != topic.version:
+                raise MetadataConflict(f"topics/{topic.name}", topic.version, current.version)
+            altered = replace(topic, version=topic.version + 1)
+            self._write(altered)
+        return altered
+
+    def remove(self, topic: Topic) -> None:
+        """Take the topic out of sight in one step, then delete its files; the caller holds its partitions' locks."""
+        trash = self._root.path / "trash"
+        self._files.make_folder(trash)
+        folder = self.folder(topic)
+        self._files.rename(folder, trash / topic.id)
+        self._files.sync_folder(folder.parent)
+        with contextlib.suppress(OSError):
+            folder.parent.rmdir()
+
+    def empty_trash(self) -> None:
+        shutil.rmtree(self._root.path / "trash", ignore_errors=True)
+
+    def load(self, key: str) -> Versioned | None:
+        path = self._metadata_path(key)
+        stored = self._files.read(path)
+        return None if stored is None else _decode_metadata(stored, path)
+
+    def store(self, key: str, data: bytes, version: int) -> int:
+        path = self._metadata_path(key)
+        with self._root.locked("store metadata"):
+            current = self.load(key)
+            actual = current.version if current else 0
+            if actual != version:
+                raise MetadataConflict(key, version, actual)
+            self._files.make_folder(path.parent)
+            self._files.replace(path, _encode_metadata(Versioned(data, version + 1)))
+        return version + 1
+
+    def keys(self, prefix: str) -> list[str]:
+        folder = self._metadata_path(prefix)
+        found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
+        return sorted(str(path.relative_to(self._root.path / "metadata")) for path in found)
+
+    def discard(self, key: str) -> None:
+        path = self._metadata_path(key)
+        with self._root.locked("remove metadata"):
+            if path.exists():
+                self._files.unlink(path)
+                self._files.sync_folder(path.parent)
+
+    def _metadata_path(self, key: str) -> Path:
+        return self._root.path.joinpath("metadata", *(check_name(part, "metadata key") for part in key.split("/")))
+
+    def _write(self, topic: Topic) -> None:
+        stored = {"name": topic.name, "id": topic.id, "created_ms": topic.created_ms, "version": topic.version}
+        content = json.dumps(stored | {"settings": topic.settings.to_json()}, indent=2) + "\n"
+        self._files.replace(self.folder(topic) / "topic.json", content.encode())
+
+
+def _decode_topic(stored: bytes, path: Path) -> Topic:
+    try:
+        content = json.loads(stored)
+        settings = TopicSettings.from_json(content.pop("settings"))
+        return Topic(**content, settings=settings)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptLog(str(path), 0, f"it does not describe a topic ({error})") from error
+
+
+def _encode_metadata(value: Versioned) -> bytes:
+    return b"%s %d %08x\n%s" % (_METADATA, value.version, google_crc32c.value(value.data), value.data)
+
+
+def _decode_metadata(stored: bytes, path: Path) -> Versioned:
+    head, _, data = stored.partition(b"\n")
+    try:
+        magic, version, crc = head.rsplit(b" ", 2)
+        if magic != _METADATA or int(crc, 16) != google_crc32c.value(data):
+            raise ValueError("the checksum does not match")  # noqa: TRY301  (one exit for all damage)
+        return Versioned(data, int(version))
+    except ValueError as error:
+        raise CorruptLog(str(path), 0, f"it is no metadata ({error})") from error

@@ -1,0 +1,67 @@
+"""Fork safety: Spark forks its workers, and a child must not share its parent's locks.
+
+A child inherits the parent's file descriptors, and with them its `flock`s: the parent's lock would live
+on in the child after the parent died, and both could hold "the same" lock at once. So a fork waits until
+no commit is running, and in the child every registered object lets go of what it inherited and starts
+afresh, as if it had just been opened.
+"""
+
+import os
+import threading
+import weakref
+from types import TracebackType
+from typing import Protocol
+
+
+class Forgetful(Protocol):
+    """Something that holds locks, descriptors or threads of this process."""
+
+    def forget(self) -> None:
+        """In a forked child: drop what was inherited and replace every lock. Called before anything else runs."""
+
+
+class _Gate:
+    """Counts the sections that a fork must wait for."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._inside += 1
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._changed:
+            self._inside -= 1
+            if not self._inside:
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Wait until nobody is inside, and keep everybody out."""
+        self._changed.acquire()
+        while self._inside:
+            self._changed.wait()
+
+    def open(self) -> None:
+        self._changed.release()
+
+
+unforkable = _Gate()
+"""`with unforkable:` around a section that holds a `flock`."""
+
+_registered: "weakref.WeakSet[Forgetful]" = weakref.WeakSet()
+
+
+def register(forgetful: Forgetful) -> None:
+    """Have *forgetful* told in every forked child."""
+    _registered.add(forgetful)
+
+
+def _in_child() -> None:
+    unforkable.__init__()  # type: ignore[misc]  # the condition was held across the fork
+    for forgetful in list(_registered):
+        forgetful.forget()
+
+
+os.register_at_fork(before=unforkable.close, after_in_parent=unforkable.open, after_in_child=_in_child)

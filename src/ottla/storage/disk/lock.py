@@ -1,0 +1,40 @@
+"""An exclusive lock between processes, on one small file that is also read and written in place."""
+
+import contextlib
+import fcntl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.storage.disk import forks
+from ottla.storage.disk.handles import OpenFiles
+
+
+class LockedFile:
+    """A file with a `flock`. Threads of this process queue at a mutex, processes at the lock.
+
+    `flock` and not `lockf`: closing any descriptor of the file would release the latter. The lock dies
+    with its process, so nobody ever has to clean up after a killed one. Not reentrant.
+    """
+
+    __slots__ = ("__weakref__", "_mutex", "_open", "path")
+
+    def __init__(self, handles: OpenFiles, path: Path) -> None:
+        self._open = handles
+        self.path = path
+        self._mutex = threading.Lock()
+        forks.register(self)
+
+    def forget(self) -> None:
+        self._mutex = threading.Lock()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int]:
+        """Hold the lock; gives the descriptor. Raises `FileNotFoundError` where there is no file."""
+        with forks.unforkable, self._mutex:
+            handle = self._open.get(self.path)
+            fcntl.flock(handle.fd, fcntl.LOCK_EX)
+            try:
+                yield handle.fd
+            finally:
+                fcntl.flock(handle.fd, fcntl.LOCK_UN)
