@@ -120,6 +120,7 @@ class Consumer:
         with self._lock:
             messages, positions = self._next(_timeout(timeout), *limits)
             self._move(positions)
+            self._done = self.positions
             return messages, self.position
 
     def __iter__(self) -> Iterator[Message]:
@@ -189,7 +190,9 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            self._auto_commit = False  # what was handed over last may not be done
         self.close()
 
     def __repr__(self) -> str:
