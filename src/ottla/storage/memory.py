@@ -255,19 +255,19 @@ def _checked(key: str) -> str:
 
 
 _engines: "weakref.WeakSet[MemoryEngine]" = weakref.WeakSet()
-_held: list[MemoryEngine] = []
+_held = threading.local()
 
 
 def _hold_all() -> None:
     """A fork waits for running calls, or the child would inherit locks of threads that it does not have."""
-    _held[:] = list(_engines)
-    for engine in _held:
+    _held.engines = list(_engines)
+    for engine in _held.engines:
         engine.changed.acquire()
 
 
 def _release_all() -> None:
-    while _held:
-        _held.pop().changed.release()
+    for engine in _held.engines:
+        engine.changed.release()
 
 
 os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)

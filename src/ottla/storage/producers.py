@@ -95,14 +95,27 @@ class Producers:
         if len(stored) < 2 * _COUNT.size or _COUNT.unpack(stored[-4:])[0] != google_crc32c.value(data):
             raise CorruptBatch("the checksum of the producers' table does not match")
         table = cls()
-        at = _COUNT.size
-        for _ in range(_COUNT.unpack_from(data)[0]):
-            producer_id, epoch, append_ms, remembered = _PRODUCER.unpack_from(data, at)
-            at += _PRODUCER.size
-            end = at + remembered * _BATCH.size
-            table._known[producer_id] = _Known(epoch, append_ms, tuple(_BATCH.iter_unpack(data[at:end])))
-            at = end
+        count, at = _COUNT.unpack_from(data)[0], _COUNT.size
+        while len(table) < count:
+            producer_id, known, at = _decode_known(data, at)
+            if producer_id in table:
+                raise CorruptBatch("a producer is twice in the producers' table")
+            table._known[producer_id] = known
+        if at != len(data):
+            raise CorruptBatch(f"{len(data) - at} bytes too many in the producers' table")
         return table
+
+
+def _decode_known(data: bytes, at: int) -> tuple[bytes, _Known, int]:
+    """One producer, and where the next one starts."""
+    batches_at = at + _PRODUCER.size
+    if batches_at > len(data):
+        raise CorruptBatch("the producers' table ends early")
+    producer_id, epoch, append_ms, remembered = _PRODUCER.unpack_from(data, at)
+    end = batches_at + remembered * _BATCH.size
+    if not 1 <= remembered <= REMEMBERED_BATCHES or end > len(data):
+        raise CorruptBatch(f"{remembered} batches of a producer cannot be remembered here")
+    return producer_id, _Known(epoch, append_ms, tuple(_BATCH.iter_unpack(data[batches_at:end]))), end
 
 
 class Admission:

@@ -21,13 +21,14 @@ def open_engine(url: str, *, clock: Clock | None = None, read_only: bool = False
     if not isinstance(url, str) or ":" not in url:
         raise InvalidValue("URL", url, "write it as memory:, file:///folder or jsonl:///folder")
     address, _, query = url.partition("?")
-    scheme = address.partition(":")[0].lower()
+    scheme, _, place = address.partition(":")
+    scheme = scheme.lower()
     try:
         settings = dict(parse_qsl(query, strict_parsing=True, keep_blank_values=True)) if query else {}
     except ValueError as error:
         raise InvalidValue("URL", url, "write options as ?name=value&name=value") from error
     options = EngineOptions(clock=clock or SystemClock(), read_only=read_only, settings=settings)
-    return _factory(scheme, url)(address, options)
+    return _factory(scheme, url)(f"{scheme}:{place}", options)
 
 
 def _factory(scheme: str, url: str) -> EngineFactory:
@@ -37,5 +38,5 @@ def _factory(scheme: str, url: str) -> EngineFactory:
     plugins = {point.name: point for point in entry_points(group="ottla.engines")}
     if scheme in plugins:
         return cast("EngineFactory", plugins[scheme].load())
-    known = ", ".join([*_BUILT_IN, *sorted(plugins)])
+    known = ", ".join(dict.fromkeys([*_BUILT_IN, *sorted(plugins)]))
     raise UnknownEngine("URL", url, f"there is no storage engine for {scheme!r}; known: {known}")
