@@ -5,7 +5,6 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 
@@ -22,6 +21,7 @@ from ottla.errors import (
 )
 from ottla.model import Appended, Bounds, Topic
 from ottla.settings import check_name
+from ottla.storage.altering import altered
 from ottla.storage.contract import EngineOptions, PartitionStore, Versioned
 from ottla.storage.producers import Admission, Producers
 
@@ -156,15 +156,7 @@ class MemoryEngine:
     def alter_topic(self, topic: Topic) -> Topic:
         with self.changed:
             self.check_writable("change a topic")
-            current = self.topic(topic.name)
-            if current.id != topic.id:
-                raise TopicRecreated(topic.name, topic.id)
-            if current.version != topic.version:
-                raise MetadataConflict(f"topics/{topic.name}", topic.version, current.version)
-            if topic.settings.partitions < current.settings.partitions:
-                rule = f"topic {topic.name!r} has {current.settings.partitions}: partitions are added, never removed"
-                raise InvalidValue("partitions", topic.settings.partitions, rule)
-            self._topics[topic.name] = replace(topic, version=topic.version + 1)
+            self._topics[topic.name] = altered(self.topic(topic.name), topic)
             return self._topics[topic.name]
 
     def delete_topic(self, name: str) -> None:

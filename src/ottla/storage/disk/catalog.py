@@ -8,18 +8,20 @@
 import contextlib
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
 
-from ottla.errors import CorruptLog, MetadataConflict, TopicExists, TopicRecreated, UnknownTopic
+from ottla.errors import CorruptLog, MetadataConflict, TopicExists, UnknownTopic
 from ottla.model import Topic
 from ottla.settings import TopicSettings, check_name
+from ottla.storage.altering import altered
 from ottla.storage.contract import Versioned
 from ottla.storage.disk.root import Root
 
 _METADATA = b"ottla-metadata 1"
+_SUFFIX = "="
+"""No checked name has it, so that the keys `a` and `a/b` are a file and a folder beside each other."""
 
 
 class Catalog:
@@ -82,14 +84,9 @@ class Catalog:
 
     def alter(self, topic: Topic) -> Topic:
         with self._root.changing("change a topic"):
-            current = self._read(topic.name)
-            if current is None or current.id != topic.id:
-                raise TopicRecreated(topic.name, topic.id)
-            if current.version != topic.version:
-                raise MetadataConflict(f"topics/{topic.name}", topic.version, current.version)
-            altered = replace(topic, version=topic.version + 1)
-            self._write(altered)
-        return altered
+            new = altered(self._read(topic.name), topic)
+            self._write(new)
+        return new
 
     def remove(self, topic: Topic) -> None:
         """Take the topic out of sight in one step, then delete its files; the caller holds its partitions' locks."""
@@ -121,9 +118,9 @@ class Catalog:
         return version + 1
 
     def keys(self, prefix: str) -> list[str]:
-        folder = self._metadata_path(prefix)
-        found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".tmp")
-        return sorted(str(path.relative_to(self._root.path / "metadata")) for path in found)
+        root = self._root.path / "metadata"
+        folder = self._metadata_path(prefix).with_name(prefix.rpartition("/")[2])
+        return sorted(str(path.relative_to(root))[: -len(_SUFFIX)] for path in folder.rglob(f"*{_SUFFIX}"))
 
     def discard(self, key: str) -> None:
         path = self._metadata_path(key)
@@ -133,7 +130,8 @@ class Catalog:
                 self._files.sync_folder(path.parent)
 
     def _metadata_path(self, key: str) -> Path:
-        return self._root.path.joinpath("metadata", *(check_name(part, "metadata key") for part in key.split("/")))
+        *parents, name = (check_name(part, "metadata key") for part in key.split("/"))
+        return self._root.path.joinpath("metadata", *parents, f"{name}{_SUFFIX}")
 
     def _write(self, topic: Topic) -> None:
         stored = {"name": topic.name, "id": topic.id, "created_ms": topic.created_ms, "version": topic.version}

@@ -107,7 +107,7 @@ class Files:
 
     def replace(self, path: Path, data: bytes, *, durable: bool = True) -> None:
         """A whole small file: the old bytes or the new ones, never a mixture, whatever happens."""
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f"{path.name}~{os.getpid()}")  # no checked name has a ~
         fd = self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             self.write_at(fd, [data], 0)

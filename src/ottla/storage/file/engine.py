@@ -6,7 +6,7 @@ from ottla.model import Damage, Topic
 from ottla.storage.contract import EngineOptions
 from ottla.storage.disk.engine import DiskEngine, only_network_option
 from ottla.storage.disk.root import folder_of
-from ottla.storage.file import check
+from ottla.storage.file import check, mend
 from ottla.storage.file.partition import FilePartition
 
 
@@ -29,4 +29,4 @@ class FileEngine(DiskEngine[FilePartition]):
 
     def repair(self) -> Iterable[Damage]:
         self.check_writable("repair")
-        return check.repair(self)
+        return mend.repair(self)

@@ -54,7 +54,7 @@ class FilePartition:
         self._topic = topic
         self.index = index
         self.folder = engine.catalog.folder(topic) / str(index)
-        self._lock = LockedFile(engine.root.handles, self.folder / "control")
+        self.lock = LockedFile(engine.root.handles, self.folder / "control")
         self._group = GroupCommit(self._commit)
         self.reader = Reader(engine.files, engine.segments, self.folder)
         self._tail: Tail | None = None
@@ -223,9 +223,9 @@ class FilePartition:
         """Hold the partition's lock; gives the control file's descriptor and content, recovered if need be."""
         if not self.exists():
             self._create()
-        with self._lock.locked() as fd:
+        with self.lock.locked() as fd:
             self._check_alive()
-            yield fd, self._recovered(fd, read_control(self.files, fd, self._lock.path))
+            yield fd, self._recovered(fd, read_control(self.files, fd, self.lock.path))
 
     def _recovered(self, fd: int, control: Control) -> Control:
         incarnation = self._incarnation_of(fd)
@@ -264,21 +264,21 @@ class FilePartition:
                 self.files.sync(fd)
             finally:
                 self.files.close(fd)
-            self.files.rename(temporary, self._lock.path)
+            self.files.rename(temporary, self.lock.path)
             self.files.sync_folder(self.folder)
 
     def exists(self) -> bool:
         """Whether anything was ever appended."""
-        return self._lock.path.exists()
+        return self.lock.path.exists()
 
     def control(self) -> Control | None:
         """What is acknowledged at this moment; `None` while nothing was ever appended."""
         self._check_alive()
         try:
-            handle = self._engine.root.handles.get(self._lock.path)
+            handle = self._engine.root.handles.get(self.lock.path)
         except FileNotFoundError:
             return None
-        control = read_control(self.files, handle.fd, self._lock.path)
+        control = read_control(self.files, handle.fd, self.lock.path)
         if control.incarnation == self._incarnation_of(handle.fd):
             return control
         if not self._engine.root.read_only:

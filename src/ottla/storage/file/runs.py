@@ -41,14 +41,7 @@ _reading = threading.RLock()
 
 def write_run(path: Path, batches: Iterable[Batch]) -> None:
     """A new run from batches in order; not durable yet, and not in the log."""
-    with pq.ParquetWriter(
-        path,
-        RUN_SCHEMA,
-        compression="lz4",
-        use_dictionary=False,
-        column_encoding={**dict.fromkeys(_ORDERED, "DELTA_BINARY_PACKED"), "key": "PLAIN", "value": "PLAIN"},
-        write_statistics=_ORDERED,
-    ) as writer:
+    with _writer(path) as writer:
         waiting: list[pa.RecordBatch] = []
         for batch in batches:
             waiting.append(_rows(batch))
@@ -58,6 +51,18 @@ def write_run(path: Path, batches: Iterable[Batch]) -> None:
                 waiting = []
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting), row_group_size=sum(map(len, waiting)))
+
+
+def _writer(path: Path) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        path,
+        RUN_SCHEMA,
+        compression="lz4",
+        use_dictionary=False,
+        column_encoding={**dict.fromkeys(_ORDERED, "DELTA_BINARY_PACKED"), "key": "PLAIN", "value": "PLAIN"},
+        write_statistics=_ORDERED,
+        write_page_checksum=True,
+    )
 
 
 def _rows(batch: Batch) -> pa.RecordBatch:
@@ -135,10 +140,41 @@ def _row_group_of(piece: Piece, number: int) -> tuple[int, int]:
     return group, skip
 
 
+def row_counts(piece: Piece) -> list[int]:
+    """The number of rows of each row group, read from the file and not from memory."""
+    file = _open.__wrapped__(piece.path).metadata
+    if file.num_rows != piece.end - piece.first:
+        raise CorruptLog(str(piece.path), 0, f"it has {file.num_rows} rows for {piece.end - piece.first} messages")
+    return [file.row_group(group).num_rows for group in range(file.num_row_groups)]
+
+
+def check_row_group(piece: Piece, group: int, first: int) -> pa.Table:
+    """The row group, if its checksums match and its numbers count up from *first*."""
+    table = _open.__wrapped__(piece.path).read_row_group(group, use_threads=False)
+    table.validate(full=True)
+    if not table["number"].combine_chunks().equals(pa.arange(first, first + len(table))):
+        raise CorruptLog(str(piece.path), 0, f"its numbers do not count up from {first}")
+    return table
+
+
+def write_row_groups(path: Path, tables: Iterable[pa.Table]) -> None:
+    """A run from whole row groups of another."""
+    with _writer(path) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=len(table))
+
+
+def forget_runs() -> None:
+    """Forget what was read: files were replaced."""
+    with _reading:
+        _open.cache_clear()
+        _row_group.cache_clear()
+
+
 @lru_cache(maxsize=8)
 def _open(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, memory_map=False)
+        return pq.ParquetFile(path, page_checksum_verification=True)
     except pa.ArrowInvalid as error:
         raise CorruptLog(str(path), 0, str(error)) from error
 
