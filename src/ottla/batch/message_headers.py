@@ -19,7 +19,6 @@ HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]
 
 _UINT32 = struct.Struct("<I")
 _INT32 = struct.Struct("<i")
-_NOTHING = pa.scalar(b"", pa.binary())
 
 
 def encode_headers(headers: Headers | Mapping[str, bytes | None] | None) -> bytes | None:
@@ -91,16 +90,17 @@ def headers_from_arrow(lists: pa.Array) -> pa.BinaryArray:
     names, values = pc.struct_field(pairs, 0), pc.struct_field(pairs, 1)
     if names.null_count:
         raise InvalidValue("header", "without a key", "every header has a name: give it a key, or leave it out")
+    nothing = pa.scalar(b"", pa.binary())  # not at import: a first scalar makes pyarrow import pandas
     cells = pc.binary_join_element_wise(
         _as_bytes(pc.binary_length(names)),
         names.cast(pa.binary()),
         _as_bytes(pc.fill_null(pc.binary_length(values), -1)),
         pc.fill_null(values, b""),
-        _NOTHING,
+        nothing,
     )
     counts = pc.fill_null(pc.list_value_length(lists), 0)
     ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(counts)])
-    joined = pc.binary_join(pa.ListArray.from_arrays(ends, cells), _NOTHING)
+    joined = pc.binary_join(pa.ListArray.from_arrays(ends, cells), nothing)
     return pc.if_else(pc.equal(counts, 0), None, joined)
 
 
