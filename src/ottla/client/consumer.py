@@ -113,15 +113,21 @@ class Consumer:
         A timeout of `None` waits for ever. At least one message is returned where there is one, however
         large; otherwise the result stays below the limits, give or take one batch.
         """
-        limits = _limits(
-            self._max_messages if max_messages is None else max_messages,
-            self._max_bytes if max_bytes is None else max_bytes,
-        )
         with self._lock:
-            messages, positions = self._next(_timeout(timeout), *limits)
-            self._move(positions)
-            self._done = self.positions
+            messages, positions = self._next(_timeout(timeout), *self._limits(max_messages, max_bytes))
+            self._take(positions)
             return messages, self.position
+
+    def peek(
+        self, timeout: float | None = 0.0, *, max_messages: int | None = None, max_bytes: int | str | None = None
+    ) -> tuple[Messages, Position]:
+        """What `poll` would return, without moving there: `seek` to the position to take the messages.
+
+        For those who cannot be sure to get them, such as a task that may be cancelled.
+        """
+        with self._lock:
+            messages, positions = self._next(_timeout(timeout), *self._limits(max_messages, max_bytes))
+            return messages, self._simple(self.positions | positions)
 
     def __iter__(self) -> Iterator[Message]:
         """Every message from the position on, following the tail until the consumer is closed."""
@@ -134,13 +140,17 @@ class Consumer:
         asked for. An idle timeout of 0 stops at the tail.
         """
         for messages, _ in self._chunks(_timeout(idle_timeout)):
-            epoch = self._epoch
-            for message in messages:
-                self._readers[message.partition].position = message.number + 1
-                yield message
-                if self._closed or self._epoch != epoch:  # closed, polled or moved by the loop's body
-                    break
-                self._done[message.partition] = message.number + 1
+            yield from self.each(messages)
+
+    def each(self, messages: Messages) -> Iterator[Message]:
+        """Messages that `peek` returned, one by one; the position moves with each, as in `follow`."""
+        epoch = self._epoch
+        for message in messages:
+            self._readers[message.partition].position = message.number + 1
+            yield message
+            if self._closed or self._epoch != epoch:  # closed, polled or moved by the loop's body
+                return
+            self._done[message.partition] = message.number + 1
 
     def batches(self, idle_timeout: float | None = None) -> Iterator[Messages]:
         """The same as `follow`, many messages at a time and columnar: for `to_arrow()` and the like."""
@@ -153,8 +163,7 @@ class Consumer:
         self._check_open()
         starts = position if isinstance(position, Mapping) else dict.fromkeys(self._readers, position)
         found = {partition: self._locate(partition, start) for partition, start in starts.items()}
-        self._move(found)
-        self._done.update(found)
+        self._take(found)
         self._epoch += 1
 
     def lag(self) -> Lag:
@@ -295,6 +304,15 @@ class Consumer:
     def _move(self, positions: Mapping[int, int]) -> None:
         for partition, number in positions.items():
             self._readers[partition].position = number
+
+    def _take(self, positions: Mapping[int, int]) -> None:
+        """Move there, with all before it handed over."""
+        self._move(positions)
+        self._done = self.positions
+
+    def _limits(self, max_messages: int | None, max_bytes: int | str | None) -> tuple[int, int]:
+        messages = self._max_messages if max_messages is None else max_messages
+        return _limits(messages, self._max_bytes if max_bytes is None else max_bytes)
 
     def _store(self, positions: Mapping[int, int]) -> None:
         self._groups.commit(self._named_group(), self._handle.current(), positions)

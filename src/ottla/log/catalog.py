@@ -135,6 +135,15 @@ class Catalog:
         self.create(name, {}, exist_ok=True)  # another process may be doing the same
         return self.open(name)
 
+    def settings_for_post(self, name: str) -> TopicSettings:
+        """The settings that a post to the topic meets: its own, or those that it would be created with."""
+        try:
+            return self.topic(name).settings
+        except UnknownTopic:
+            if not self._auto_create:
+                raise
+        return self._defaults
+
     def describe(self, name: str) -> TopicDescription:
         """The topic and what its partitions hold."""
         handle = self.open(name)
