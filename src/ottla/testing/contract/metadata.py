@@ -68,6 +68,13 @@ class MetadataContract(Contract):
             assert loaded.data == key.encode()
         assert engine.keys("a") == ["a/b"]
 
+    def test_names_in_keys_may_be_long(self, engine: Engine) -> None:
+        """A group may be called whatever a topic may be called."""
+        key = f"groups/{'g' * 249}/{'h' * 249}"
+        engine.store(key, b"x", 0)
+        assert engine.keys("groups") == [key]
+        assert engine.load(key) is not None
+
     def test_discard(self, engine: Engine) -> None:
         """What is discarded is gone, can be stored anew, and is no error the second time."""
         engine.store("a/b", b"1", 0)
