@@ -1,12 +1,4 @@
-"""ottla: a Kafka-style message log for Python and Spark that needs no cluster.
-
-import ottla
-
-log = ottla.open("file:///tmp/deliveries-log")
-with log.producer("deliveries") as producer:
-    number = producer.send(b"truck 1021 on time", key=b"melbourne").result().number
-messages, position = log.consumer("deliveries").poll()
-"""
+"""ottla: a Kafka-style message log for Python and Spark that needs no cluster. Start with `ottla.open`."""
 
 from ottla.batch import Messages
 from ottla.client.consumer import Consumer, Lag

@@ -96,6 +96,10 @@ class Consumer:
         return self._handle.name
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def positions(self) -> dict[int, int]:
         """The number that is read next, for each partition."""
         return {partition: reader.position for partition, reader in self._readers.items()}
@@ -114,7 +118,7 @@ class Consumer:
         large; otherwise the result stays below the limits, give or take one batch.
         """
         with self._lock:
-            messages, positions = self._next(_timeout(timeout), *self._limits(max_messages, max_bytes))
+            messages, positions = self._next(check_timeout(timeout), *self._limits(max_messages, max_bytes))
             self._take(positions)
             return messages, self.position
 
@@ -126,7 +130,7 @@ class Consumer:
         For those who cannot be sure to get them, such as a task that may be cancelled.
         """
         with self._lock:
-            messages, positions = self._next(_timeout(timeout), *self._limits(max_messages, max_bytes))
+            messages, positions = self._next(check_timeout(timeout), *self._limits(max_messages, max_bytes))
             return messages, self._simple(self.positions | positions)
 
     def __iter__(self) -> Iterator[Message]:
@@ -139,7 +143,7 @@ class Consumer:
         The position moves with each message; automatic commits count a message as done when the next is
         asked for. An idle timeout of 0 stops at the tail.
         """
-        for messages, _ in self._chunks(_timeout(idle_timeout)):
+        for messages, _ in self._chunks(check_timeout(idle_timeout)):
             yield from self.each(messages)
 
     def each(self, messages: Messages) -> Iterator[Message]:
@@ -154,7 +158,7 @@ class Consumer:
 
     def batches(self, idle_timeout: float | None = None) -> Iterator[Messages]:
         """The same as `follow`, many messages at a time and columnar: for `to_arrow()` and the like."""
-        for messages, positions in self._chunks(_timeout(idle_timeout)):
+        for messages, positions in self._chunks(check_timeout(idle_timeout)):
             self._move(positions)
             yield messages
 
@@ -353,7 +357,7 @@ def _limits(max_messages: int, max_bytes: int | str) -> tuple[int, int]:
     return check_number(max_messages, "max_messages"), 2**62 if size is None else size
 
 
-def _timeout(value: float | None) -> float:
+def check_timeout(value: float | None) -> float:
     """Seconds; infinitely many for `None`."""
     if value is None:
         return math.inf

@@ -25,7 +25,7 @@ from ottla.log.retention import Culler
 from ottla.log.starts import StartWords, locate, parse_start
 from ottla.log.topics import TopicHandle
 from ottla.model import At, Bounds, Headers, LandedRange, Since, Topic
-from ottla.settings import TopicSettings, check_number, parse_size
+from ottla.settings import TopicSettings, check_name, check_number, parse_size
 from ottla.storage import Compactable, Compacted, Engine, PartitionStore, open_engine
 
 _READ_BYTES = 16 * 2**20
@@ -136,6 +136,7 @@ class Log:
 
     def producer(self, topic: str, **options: Any) -> Producer:
         """A producer that posts to *topic*, which the first post creates if need be. See `Producer` for options."""
+        check_name(topic)
         producer = Producer(lambda: self._catalog.open_or_create(topic), clock=self._clock, **options)
         self._opened.add(producer)
         return producer
