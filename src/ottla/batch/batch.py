@@ -83,15 +83,16 @@ class Batch:
         """
         if not len(columns):
             raise InvalidValue("batch", "of no messages", "give at least one message")
+        compressed_flag = compression_flag(compression)
         columns = columns.exact()
         flags, low, high, body = pack_columns(columns)
         raw_bytes = body_bytes = sum(map(len, body))
         if raw_bytes > MAX_RAW_BYTES:
             raise InvalidValue("batch", f"of {raw_bytes:,} bytes", f"it holds at most {MAX_RAW_BYTES:,}: make several")
         kept: Columns | None = columns
-        if compression != "none" and (compressed := _compressed(body, raw_bytes, compression)):
+        if compressed_flag and (compressed := _compressed(body, raw_bytes, compression)):
             body, body_bytes = compressed, sum(map(len, compressed))
-            flags |= compression_flag(compression)
+            flags |= compressed_flag
             kept = None
         producer_id, epoch, sequence = NO_PRODUCER, 0, 0
         if stamp is not None:
@@ -202,10 +203,10 @@ def _compressed(body: list[pa.Buffer | bytes], raw_bytes: int, compression: str)
 
     `None` where that is not worth it, or would take a reader too much memory on trust.
     """
-    packed = pa.compress(b"".join(body), codec=compression)
-    padding = bytes(-packed.size % ALIGNMENT)
-    stored_bytes = _LENGTH.size + packed.size + len(padding)
-    return [_LENGTH.pack(packed.size), packed, padding] if may_expand(stored_bytes, raw_bytes) else None
+    packed = pa.compress(b"".join(body), codec=compression, asbytes=True)  # a buffer would keep its first, full size
+    padding = bytes(-len(packed) % ALIGNMENT)
+    stored_bytes = _LENGTH.size + len(packed) + len(padding)
+    return [_LENGTH.pack(len(packed)), packed, padding] if may_expand(stored_bytes, raw_bytes) else None
 
 
 def _decompressed(header: Header, body: pa.Buffer) -> pa.Buffer:

@@ -112,8 +112,8 @@ def _unpack_binary(body: pa.Buffer, at: int, count: int) -> tuple[pa.BinaryArray
     data, at = _cut(body, at, size)
     if _INT32.unpack_from(offsets)[0] != 0 or _INT32.unpack_from(offsets, 4 * count)[0] != size:
         raise CorruptBatch("a column's offsets do not span its data")
-    array = pa.Array.from_buffers(pa.binary(), count, [validity, offsets, data], null_count=nulls)
     try:
+        array = pa.Array.from_buffers(pa.binary(), count, [validity, offsets, data], null_count=nulls)
         array.validate(full=True)  # offsets that never fall, and as many nulls as were said
     except pa.ArrowInvalid as error:
         raise CorruptBatch(f"a column is malformed ({error})") from error
