@@ -57,13 +57,14 @@ class TestEnginesOfOthers:
     def test_its_scheme_opens_it(self) -> None:
         """It gets the address, the clock and the options of the URL, as a built-in engine does."""
         clock = ManualClock()
-        assert open_engine("tape://drive/7?speed=slow&label=", clock=clock, read_only=True) == "an engine"
+        engine: object = open_engine("tape://drive/7?speed=slow&label=", clock=clock, read_only=True)
+        assert engine == "an engine"
         url, options = sys.modules["ottla_tape"].opened.pop()
         assert url == "tape://drive/7"
         assert options == EngineOptions(clock=clock, read_only=True, settings={"speed": "slow", "label": ""})
 
     def test_it_is_listed_among_the_known(self) -> None:
-        with pytest.raises(UnknownEngine, match="known: memory, file, jsonl, tape$"):
+        with pytest.raises(UnknownEngine, match=r"known: memory, file, jsonl, tape$"):
             open_engine("ftp://x")
 
     def test_it_does_not_replace_a_built_in_one(self) -> None:

@@ -13,7 +13,8 @@ Log = dict[int, list[tuple[int, bytes | None]]]
 
 def sound() -> tuple[History, Log]:
     """Two writers, two partitions, all outcomes: acknowledged, refused, unknown and there, unknown and not there."""
-    history, log = History(), {0: [], 1: []}
+    history = History()
+    log: Log = {0: [], 1: []}
     for sequence in range(20):
         for writer in (1, 2):
             mark = Mark(writer, sequence)
@@ -31,8 +32,8 @@ def sound() -> tuple[History, Log]:
     return history, log
 
 
-def kinds(history: History, log: Log, **more: Log) -> set[str]:
-    return {anomaly.kind for anomaly in check(history, log, **more)}
+def kinds(history: History, log: Log, seen: Log | None = None) -> set[str]:
+    return {anomaly.kind for anomaly in check(history, log, seen=seen)}
 
 
 def test_a_sound_log_has_no_anomaly() -> None:
@@ -172,7 +173,9 @@ def test_sentences_name_message_and_place() -> None:
     history, log = sound()
     log[0].pop()
     (anomaly, *_) = check(history, log)
-    assert anomaly.sentence == "message 18 of writer 2 was acknowledged as number 20 of partition 0 and is not in the log"
+    assert (
+        anomaly.sentence == "message 18 of writer 2 was acknowledged as number 20 of partition 0 and is not in the log"
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), st.integers(0, 300))

@@ -12,6 +12,7 @@ a message says by itself where it belongs. `check` knows nothing of how the log 
     gap         numbers are not dense
     corrupted   a message's bytes are not those that were written
     vanished    a reader saw a message at a number where there is none, or another one, now
+    unreadable  reading failed (which whoever reads says, not `check`)
 """
 
 import struct
@@ -21,10 +22,13 @@ from typing import Literal, NamedTuple
 
 import google_crc32c
 
-Kind = Literal["lost", "moved", "duplicate", "invented", "refused", "reordered", "gap", "corrupted", "vanished"]
+Kind = Literal[
+    "lost", "moved", "duplicate", "invented", "refused", "reordered", "gap", "corrupted", "vanished", "unreadable"
+]
 
 _MARK = struct.Struct("<IIQI")
 """CRC-32C of the rest, writer, sequence, length of the padding."""
+_CRC = struct.Struct("<I")
 
 
 class Mark(NamedTuple):
@@ -73,7 +77,7 @@ def marked(mark: Mark, size: int = 0) -> bytes:
     """The value of a message: its mark, padded to at least *size* bytes, with a checksum over all."""
     padding = max(0, size - _MARK.size)
     body = _MARK.pack(0, *mark, padding)[4:] + bytes([mark.sequence % 251]) * padding
-    return google_crc32c.value(body).to_bytes(4, "little") + body
+    return _CRC.pack(google_crc32c.value(body)) + body
 
 
 def mark_of(value: bytes | None) -> Mark | None:
@@ -86,7 +90,9 @@ def mark_of(value: bytes | None) -> Mark | None:
     return Mark(writer, sequence)
 
 
-def check(history: History, read: Read, *, seen: Read | None = None, first: Mapping[int, int] | None = None) -> list[Anomaly]:
+def check(
+    history: History, read: Read, *, seen: Read | None = None, first: Mapping[int, int] | None = None
+) -> list[Anomaly]:
     """Every broken promise that shows in what was *read*; an empty list if there is none.
 
     *seen* is what readers had read earlier. *first* is the oldest number kept, by partition, where retention

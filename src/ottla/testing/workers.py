@@ -21,7 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
-PRELOADED = "ottla.testing.jobs", "ottla.testing.crash_writer"
+from ottla.batch import columns_of_values
+
+PRELOADED = "ottla.testing.jobs", "ottla.testing.crash_writer", "ottla.storage.file"
 
 
 class WorkerFailed(Exception):
@@ -115,6 +117,7 @@ def main() -> None:
     """The helper process."""
     for module in PRELOADED:
         import_module(module)
+    columns_of_values([b"x"])  # the first Arrow array looks for pandas, which takes its time
     running: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
