@@ -69,7 +69,7 @@ class Consumer:
         self._clock = clock
         self._groups = groups
         self.group = None if group is None else check_name(group, "group name")
-        if on_gap not in {"error", "skip"}:
+        if on_gap not in ("error", "skip"):  # not a set, which takes no list
             raise InvalidValue("on_gap", on_gap, "choose error or skip")
         if auto_commit and group is None:
             raise InvalidValue("auto_commit", auto_commit, "name the group whose positions are stored: group='…'")
