@@ -15,7 +15,8 @@ with the higher serial counts. All integers are little-endian.
      72     8  first: the number of the oldest message kept
      80     8  layout: goes up when files are added or removed, so that readers look again
      88     8  append time of the newest batch in Unix milliseconds
-     96     4  failed: 1 if a sync of the active segment failed, and it must not be appended to
+     96     4  failed: bit 0 if a sync of the active segment failed, and it must not be appended to;
+                bit 1 while a `jsonl:` log is replacing its file
     100     4  CRC-32C of bytes 0 to 99
 
 The file is synced only when the active segment changes. After a restart of the machine it may be behind
@@ -42,6 +43,9 @@ _CRC = struct.Struct("<I")
 _SLOT_BYTES = 512
 _BYTES = 2 * _SLOT_BYTES
 _ATTEMPTS = 100
+
+FAILED = 1
+REPLACING = 2
 
 
 class Control(NamedTuple):

@@ -5,7 +5,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -26,8 +26,8 @@ _SHORTEST_LOOK_S = 0.0005
 _LONGEST_LOOK_S = 0.005
 
 
-class DiskPartition(PartitionStore, Protocol):
-    """A partition in a folder, as its engine sees it."""
+class Committed(Protocol):
+    """What commits are made to: a partition, or several that share their files."""
 
     folder: Path
 
@@ -37,20 +37,21 @@ class DiskPartition(PartitionStore, Protocol):
     def exists(self) -> bool:
         """Whether anything was ever appended."""
 
-    def locked(self) -> AbstractContextManager[Any]:
-        """Hold the lock that every commit to this partition holds."""
+    def held(self) -> AbstractContextManager[Any]:
+        """Hold the lock that every commit holds."""
 
 
-P = TypeVar("P", bound=DiskPartition)
+P = TypeVar("P", bound=PartitionStore)
 
 
-def only_network_option(url: str, options: EngineOptions) -> bool:
-    """Whether the URL allows network file systems; any other option is refused."""
-    settings = dict(options.settings)
+def only_network_option(url: str, options: EngineOptions, *known: str) -> bool:
+    """Whether the URL allows network file systems; any other option than that and the *known* is refused."""
+    settings = {name: value for name, value in options.settings.items() if name not in known}
     network = settings.pop("network", "refuse")
     if settings or network not in {"allow", "refuse"}:
         name = next(iter(settings), f"network={network}")
-        raise InvalidValue("URL option", name, f"{url.partition(':')[0]}: knows only network=allow")
+        also = "".join(f" and {other}=…" for other in known)
+        raise InvalidValue("URL option", name, f"{url.partition(':')[0]}: knows only network=allow{also}")
     return network == "allow"
 
 
@@ -67,14 +68,14 @@ class DiskEngine(Generic[P]):
         self.catalog = Catalog(self.root)
         self.segments = OpenFiles(self.files, os.O_RDONLY if options.read_only else os.O_RDWR)
         self._closed = False
+        self._partitions: dict[tuple[str, int], P] = {}
         self.forget()
         forks.register(self)
 
     def forget(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._waiting = 0
-        self._partitions: dict[tuple[str, int], P] = {}
-        self._unsynced: dict[P, float] = {}
+        self._unsynced: dict[Committed, float] = {}
         self._syncer: threading.Thread | None = None
 
     # Topics and metadata
@@ -101,11 +102,11 @@ class DiskEngine(Generic[P]):
         topic = self.catalog.topic(name)
         with self.root.changing("delete a topic"), contextlib.ExitStack() as locks:
             topic = self.catalog.topic(name)
-            for index in range(topic.settings.partitions):
-                partition = self.partition(topic, index)
-                if partition.exists():
-                    locks.enter_context(partition.locked())
+            for committed in self.committed(topic):
+                if committed.exists():
+                    locks.enter_context(committed.held())
             self.catalog.remove(topic)
+            self.removed(topic)
         self.catalog.empty_trash()
         for key in [key for key in self._partitions if key[0] == topic.id]:
             self._partitions.pop(key, None)
@@ -124,10 +125,6 @@ class DiskEngine(Generic[P]):
             partition = self._partitions.setdefault(key, self.open_partition(topic, index))
         return partition
 
-    def open_partition(self, topic: Topic, index: int) -> P:
-        """A new partition object; `partition` keeps it."""
-        raise NotImplementedError
-
     def load(self, key: str) -> Versioned | None:
         self.check_open()
         return self.catalog.load(key)
@@ -143,6 +140,19 @@ class DiskEngine(Generic[P]):
     def discard(self, key: str) -> None:
         self.check_writable("remove metadata")
         self.catalog.discard(key)
+
+    # What each kind of log does in its own way
+
+    def open_partition(self, topic: Topic, index: int) -> P:
+        """A new partition object; `partition` keeps it."""
+        raise NotImplementedError
+
+    def committed(self, topic: Topic) -> Iterable[Committed]:
+        """Everything of a topic that commits are made to."""
+        raise NotImplementedError
+
+    def removed(self, topic: Topic) -> None:
+        """The topic was just deleted; the root's lock and its own locks are still held."""
 
     # Waiting
 
@@ -162,13 +172,13 @@ class DiskEngine(Generic[P]):
             pause = min(pause * 2, longest)
         return True
 
-    def appended(self, partition: P, settings: TopicSettings) -> None:
+    def appended(self, committed: Committed, settings: TopicSettings) -> None:
         """Called after each commit: wake the waiting, and see to a later sync if that was all that is asked."""
         if self._waiting:
             self._notify()
         if settings.sync == "interval":
             with self._changed:
-                self._unsynced.setdefault(partition, time.monotonic() + settings.sync_interval_ms / 1000)
+                self._unsynced.setdefault(committed, time.monotonic() + settings.sync_interval_ms / 1000)
                 if self._syncer is None:
                     self._syncer = threading.Thread(target=self._sync_later, name="ottla-sync", daemon=True)
                     self._syncer.start()
@@ -188,19 +198,19 @@ class DiskEngine(Generic[P]):
                 due = min(self._unsynced.values())
                 self._changed.wait(max(0.0, due - time.monotonic()))
                 now = time.monotonic()
-                ready = [] if self._closed else [part for part, at in self._unsynced.items() if at <= now]
-                for partition in ready:
-                    del self._unsynced[partition]
-            for partition in ready:
-                self._flush(partition)
+                ready = [] if self._closed else [each for each, at in self._unsynced.items() if at <= now]
+                for committed in ready:
+                    del self._unsynced[committed]
+            for committed in ready:
+                self._flush(committed)
 
-    def _flush(self, partition: P) -> None:
+    def _flush(self, committed: Committed) -> None:
         try:
-            partition.flush()
+            committed.flush()
         except TopicRecreated:
             pass
         except (OttlaError, OSError):
-            _log.exception("%s could not be synced: what it took since the last sync may be lost", partition.folder)
+            _log.exception("%s could not be synced: what it took since the last sync may be lost", committed.folder)
 
     # Life
 
@@ -208,8 +218,8 @@ class DiskEngine(Generic[P]):
         with self._changed:
             unsynced = [] if self._closed else list(self._unsynced)
             self._unsynced.clear()
-        for partition in unsynced:
-            self._flush(partition)
+        for committed in unsynced:
+            self._flush(committed)
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -18,11 +18,12 @@ MAX_COMMIT_BYTES = 16 * 2**20
 class Request:
     """One call to append, and what became of it."""
 
-    __slots__ = ("_done", "batches", "error", "expected_next", "results", "size")
+    __slots__ = ("_done", "batches", "error", "expected_next", "partition", "results", "size")
 
-    def __init__(self, batches: Sequence[Batch], expected_next: int | None) -> None:
+    def __init__(self, batches: Sequence[Batch], expected_next: int | None, partition: int) -> None:
         self.batches = batches
         self.expected_next = expected_next
+        self.partition = partition
         self.size = sum(batch.size for batch in batches)
         self.results: list[Appended] | None = None
         self.error: BaseException | None = None
@@ -70,8 +71,9 @@ class GroupCommit:
         self._busy = False
         """A commit is under way."""
 
-    def append(self, batches: Sequence[Batch], expected_next: int | None) -> list[Appended]:
-        request = Request(batches, expected_next)
+    def append(self, batches: Sequence[Batch], expected_next: int | None, partition: int) -> list[Appended]:
+        """Append to *partition*, one of those that share this commit, as `PartitionStore.append` says."""
+        request = Request(batches, expected_next, partition)
         with self._mutex:
             self._queue.append(request)
             leads, self._leading = not self._leading, True

@@ -23,6 +23,9 @@ class FileEngine(DiskEngine[FilePartition]):
     def open_partition(self, topic: Topic, index: int) -> FilePartition:
         return FilePartition(self, topic, index)
 
+    def committed(self, topic: Topic) -> Iterable[FilePartition]:
+        return (self.partition(topic, index) for index in range(topic.settings.partitions))
+
     def verify(self) -> Iterable[Damage]:
         self.check_open()
         return check.verify(self)

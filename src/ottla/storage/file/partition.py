@@ -9,28 +9,20 @@ publish the new end. A batch is acknowledged when its end is published and never
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ottla.batch import Batch
-from ottla.errors import CorruptLog, StorageFailed, StorageFull, TopicRecreated
+from ottla.errors import CorruptLog
 from ottla.model import Appended, Bounds, Topic
 from ottla.settings import TopicSettings
 from ottla.storage.contract import Compacted
 from ottla.storage.disk import forks
-from ottla.storage.disk.control import (
-    Control,
-    first_content,
-    incarnation_of,
-    new_control,
-    read_control,
-    write_control,
-)
+from ottla.storage.disk.control import Control, write_control
+from ottla.storage.disk.controlled import ControlledFolder
 from ottla.storage.disk.groupcommit import GroupCommit, Request
 from ottla.storage.disk.handles import OpenFile
-from ottla.storage.disk.lock import LockedFile
-from ottla.storage.disk.root import is_full
 from ottla.storage.file import compaction
 from ottla.storage.file.layout import Piece, find_files, index_path, log_path, producers_path
 from ottla.storage.file.reader import Reader
@@ -42,24 +34,17 @@ if TYPE_CHECKING:
     from ottla.storage.disk.engine import DiskEngine
 
 _log = logging.getLogger("ottla")
-_T = TypeVar("_T")
 
 
-class FilePartition:
+class FilePartition(ControlledFolder):
     """One partition's folder. Safe from many threads and processes, and across forks."""
 
     def __init__(self, engine: "DiskEngine[FilePartition]", topic: Topic, index: int) -> None:
-        self._engine = engine
-        self.files = engine.files
-        self._topic = topic
+        super().__init__(engine, topic, engine.catalog.folder(topic) / str(index))
         self.index = index
-        self.folder = engine.catalog.folder(topic) / str(index)
-        self.lock = LockedFile(engine.root.handles, self.folder / "control")
         self._group = GroupCommit(self._commit)
         self.reader = Reader(engine.files, engine.segments, self.folder)
         self._tail: Tail | None = None
-        self._incarnation: bytes | None = None
-        self._believed: tuple[int, Control] | None = None
         forks.register(self)
 
     def forget(self) -> None:
@@ -71,7 +56,7 @@ class FilePartition:
 
     def append(self, batches: Sequence[Batch], *, expected_next: int | None = None) -> list[Appended]:
         self._engine.check_writable("append")
-        return self._group.append(batches, expected_next)
+        return self._group.append(batches, expected_next, self.index)
 
     def _commit(self, requests: Sequence[Request]) -> None:
         with self.locked() as (fd, found):
@@ -107,12 +92,12 @@ class FilePartition:
         return self.roll(fd, control) if control.failed or (control.end and (by_size or by_age)) else control
 
     def _store(self, fd: int, control: Control, admission: Admission, settings: TopicSettings, now_ms: int) -> None:
-        segment = self._segment(control)
+        segment = self.active_file(control)
         parts = [part for batch in admission.batches for part in batch.parts()]
         durable = settings.sync == "always"
-        end = self._write(segment, parts, control)
+        end = self.write_behind(segment, parts, control)
         if durable:
-            self._sync(fd, segment, control)
+            self.sync_active(fd, segment, control)
         try:
             write_control(self.files, fd, control._replace(
                 end=end, next=admission.next_number, append_ms=now_ms,
@@ -120,7 +105,7 @@ class FilePartition:
                 synced_next=admission.next_number if durable else control.synced_next,
             ))  # fmt: skip
         except OSError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
         tail = self._tail
         assert tail is not None
         for batch in admission.batches:
@@ -128,37 +113,10 @@ class FilePartition:
             tail.position += batch.size
         admission.settle()
 
-    def _write(self, segment: OpenFile, parts: list[bytes], control: Control) -> int:
-        try:
-            return self.files.write_at(segment.fd, parts, control.end)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # the next commit cuts it otherwise
-                self.files.truncate(segment.fd, control.end)
-            raise self._failure(error) from error
-
-    def _sync(self, fd: int, segment: OpenFile, control: Control) -> None:
-        """A failed sync is final: a second one would succeed, and the bytes would be gone."""
-        try:
-            self.files.sync(segment.fd)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                write_control(self.files, fd, control._replace(failed=1))
-                self.files.truncate(segment.fd, control.end)
-            raise self._failure(error) from error
-
-    def _failure(self, error: OSError) -> StorageFull | StorageFailed:
-        path = str(self.folder)
-        return StorageFull(path) if is_full(error) else StorageFailed(path, error.strerror or str(error))
-
-    def _segment(self, control: Control) -> OpenFile:
+    def active_file(self, control: Control) -> OpenFile:
         """The active segment, ending where its published end is."""
         path = log_path(self.folder, control.active)
-        segment = self._engine.segments.get(path)
-        size = self.files.size(segment.fd)
-        if size < 0:
-            self._engine.segments.drop(path)
-            segment = self._engine.segments.get(path)
-            size = self.files.size(segment.fd)
+        segment, size = self.opened(path)
         if size < control.end:
             raise CorruptLog(str(path), size, f"it ends there, but {control.end} bytes were acknowledged")
         if size > control.end:
@@ -172,14 +130,14 @@ class FilePartition:
         try:
             return self._roll(fd, control)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self.failure(error) from error
 
     def _roll(self, fd: int, control: Control) -> Control:
         files, folder = self.files, self.folder
         tail = self._tail = caught_up(self._tail, control, files, self._engine.segments, folder)
-        segment = self._segment(control)
+        segment = self.active_file(control)
         if control.synced < control.end and not control.failed:
-            self._sync(fd, segment, control)
+            self.sync_active(fd, segment, control)
         with contextlib.suppress(OSError):
             files.replace(index_path(folder, control.active), tail.index.encode(), durable=False)
         for first, _, kind, path in find_files(folder):
@@ -201,38 +159,17 @@ class FilePartition:
         self.files.unlink(path)
         self._engine.segments.drop(path)
 
-    def flush(self) -> None:
-        """Make what was appended without a sync durable; for `sync="interval"`."""
-        with self.locked() as (_, control):
-            segment = self._segment(control)
-        try:
-            self.files.sync(segment.fd)
-        except OSError as error:
-            with self.locked() as (fd, current):
-                if current.active == control.active:
-                    write_control(self.files, fd, current._replace(failed=1))
-            raise self._failure(error) from error
-        with self.locked() as (fd, current):
-            if current.active == control.active and current.synced < control.end:
-                write_control(self.files, fd, current._replace(synced=control.end, synced_next=control.next))
+    # Creating and recovering
 
-    # Locking and looking
+    def create_files(self) -> None:
+        self.files.close(self.files.open(log_path(self.folder, 1), os.O_WRONLY | os.O_CREAT))
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[tuple[int, Control]]:
-        """Hold the partition's lock; gives the control file's descriptor and content, recovered if need be."""
-        if not self.exists():
-            self._create()
-        with self.lock.locked() as fd:
-            self._check_alive()
-            yield fd, self._recovered(fd, read_control(self.files, fd, self.lock.path))
+    def rescued(self, control: Control, incarnation: bytes) -> Control:
+        return rescued(self.files, self._engine.segments, self.folder, control, incarnation)
 
-    def _recovered(self, fd: int, control: Control) -> Control:
-        incarnation = self._incarnation_of(fd)
-        if control.incarnation == incarnation:
-            return control
-        was, control = control, rescued(self.files, self._engine.segments, self.folder, control, incarnation)
-        segment = self._segment(control)
+    def recover(self, fd: int, control: Control, incarnation: bytes) -> Control:
+        was, control = control, self.rescued(control, incarnation)
+        segment = self.active_file(control)
         self.files.sync(segment.fd)
         for first, _, kind, path in find_files(self.folder):
             if kind == "log" and first > control.active:
@@ -244,55 +181,8 @@ class FilePartition:
         _log.info("recovered %s: %d messages behind the last sync", self.folder, control.next - was.synced_next)
         return control
 
-    def _incarnation_of(self, fd: int) -> bytes:
-        if self._incarnation is None:
-            self._incarnation = incarnation_of(fd)
-        return self._incarnation
-
-    def _create(self) -> None:
-        """The partition's files, at its first append."""
-        with self._engine.root.locked("append"):
-            self._check_alive()
-            if self.exists():
-                return
-            self.files.make_folder(self.folder)
-            self.files.close(self.files.open(log_path(self.folder, 1), os.O_WRONLY | os.O_CREAT))
-            temporary = self.folder / "control.new"
-            fd = self.files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-            try:
-                self.files.write_at(fd, [first_content(new_control(incarnation_of(fd)))], 0)
-                self.files.sync(fd)
-            finally:
-                self.files.close(fd)
-            self.files.rename(temporary, self.lock.path)
-            self.files.sync_folder(self.folder)
-
-    def exists(self) -> bool:
-        """Whether anything was ever appended."""
-        return self.lock.path.exists()
-
-    def control(self) -> Control | None:
-        """What is acknowledged at this moment; `None` while nothing was ever appended."""
-        self._check_alive()
-        try:
-            handle = self._engine.root.handles.get(self.lock.path)
-        except FileNotFoundError:
-            return None
-        control = read_control(self.files, handle.fd, self.lock.path)
-        if control.incarnation == self._incarnation_of(handle.fd):
-            return control
-        if not self._engine.root.read_only:
-            with self.locked() as (_, control):
-                return control
-        if self._believed is None or self._believed[0] != control.serial:
-            found = rescued(self.files, self._engine.segments, self.folder, control, control.incarnation)
-            self._believed = (control.serial, found)
-        return self._believed[1]
-
-    def _check_alive(self) -> None:
-        self._engine.check_open()
-        if not self._engine.catalog.is_current(self._topic):
-            raise TopicRecreated(self._topic.name, self._topic.id)
+    def look_again(self) -> None:
+        self.reader.forget()
 
     # Reading
 
@@ -306,36 +196,16 @@ class FilePartition:
                 return []
             return self.reader.read(control, max(start, control.first), max_bytes)
 
-        return self._retrying(attempt, [])
+        return self.retrying(attempt, [])
 
     def find(self, timestamp_ms: int) -> int:
-        return self._retrying(lambda control: self.reader.find(control, timestamp_ms), 1)
+        return self.retrying(lambda control: self.reader.find(control, timestamp_ms), 1)
 
     def size(self) -> int:
         def attempt(control: Control) -> int:
             return sum(self.reader.size(control, piece) for piece in self.reader.layout(control).pieces)
 
-        return self._retrying(attempt, 0)
-
-    def _retrying(self, attempt: Callable[[Control], _T], empty: _T) -> _T:
-        """Read from a snapshot; when a file of it was removed meanwhile, from a newer one."""
-        tries = 100
-        while True:
-            control = self.control()
-            if control is None:
-                return empty
-            try:
-                return attempt(control)
-            except (FileNotFoundError, CorruptLog) as error:
-                tries -= 1
-                now = self.control()
-                moved = now is None or now.layout != control.layout or now.first != control.first
-                if not tries or not moved:
-                    raise self._missing(error) from error
-                self.reader.forget()
-
-    def _missing(self, error: FileNotFoundError | CorruptLog) -> CorruptLog:
-        return error if isinstance(error, CorruptLog) else CorruptLog(str(error.filename), 0, "the file is missing")
+        return self.retrying(attempt, 0)
 
     # Removing
 
