@@ -155,11 +155,12 @@ class AsyncLog(_Threaded):
     async def close(self) -> None:
         """Close the log and what was opened through it."""
         try:
-            for opened in list(self._opened):
-                await opened.close()
+            results = await asyncio.gather(*(opened.close() for opened in self._opened), return_exceptions=True)
         finally:
             await asyncio.to_thread(self.log.close)
             self._end_threads()
+        for error in filter(None, results):
+            raise error
 
     async def __aenter__(self) -> Self:
         return self

@@ -193,12 +193,17 @@ class Consumer:
 
         A poll that waits in another thread returns without messages soon after.
         """
-        was_closed, self._closed = self._closed, True
+        self.stop()
         with self._lock:
-            if self._auto_commit and not was_closed:
-                self._store_changes()
+            auto_commit, self._auto_commit = self._auto_commit, False
             for reader in self._readers.values():
                 reader.forget()
+            if auto_commit:
+                self._store_changes()
+
+    def stop(self) -> None:
+        """The beginning of `close`, for closing many at once: no new polls, and those that wait return soon."""
+        self._closed = True
 
     def __enter__(self) -> Self:
         return self

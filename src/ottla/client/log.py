@@ -80,7 +80,8 @@ class Log:
         )
         self._groups = Groups(engine, self._clock)
         self._turns = Turns()
-        self._opened: weakref.WeakSet[Producer | Consumer] = weakref.WeakSet()
+        self._producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         self._closing = threading.Lock()
 
     # Topics
@@ -138,7 +139,7 @@ class Log:
         """A producer that posts to *topic*, which the first post creates if need be. See `Producer` for options."""
         check_name(topic)
         producer = Producer(lambda: self._catalog.open_or_create(topic), clock=self._clock, **options)
-        self._opened.add(producer)
+        self._producers.add(producer)
         return producer
 
     def consumer(self, topic: str, *, start: Starts | None = None, **options: Any) -> Consumer:
@@ -149,7 +150,7 @@ class Log:
         """
         handle = self._catalog.open(topic)
         consumer = Consumer(handle, clock=self._clock, groups=self._groups, start=start, **options)
-        self._opened.add(consumer)
+        self._consumers.add(consumer)
         return consumer
 
     def append(
@@ -272,12 +273,14 @@ class Log:
         """
         with self._closing:
             errors: list[OttlaError] = []
-            for opened in sorted(self._opened, key=lambda o: isinstance(o, Consumer)):
+            consumers = list(self._consumers)
+            for consumer in consumers:
+                consumer.stop()  # all at once, so that those who wait return at the same time
+            for opened in [*self._producers, *consumers]:
                 try:
                     opened.close()
                 except OttlaError as error:
                     errors.append(error)
-            self._opened.clear()
             self._culler.stop()
             self.engine.close()
         if errors:
