@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from ottla.testing.contract import EngineContract
     from ottla.testing.crash import Report, run_rounds
     from ottla.testing.faults import Fault, FaultyFiles
-    from ottla.testing.machine import EngineMachine, LogMachine
+    from ottla.testing.machine import LogMachine
 
 _HOMES = {
     "Anomaly": "checker",
     "EngineContract": "contract",
-    "EngineMachine": "machine",
     "Fault": "faults",
     "FaultyFiles": "faults",
     "History": "checker",
@@ -33,7 +32,6 @@ _HOMES = {
 __all__ = [
     "Anomaly",
     "EngineContract",
-    "EngineMachine",
     "Fault",
     "FaultyFiles",
     "History",
