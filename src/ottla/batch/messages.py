@@ -145,7 +145,8 @@ class Messages(Sequence[Message]):
             import pandas  # noqa: F401, ICN001, PLC0415  (optional; pyarrow's own message names no remedy)
         except ImportError as error:
             raise MissingDependency("to_pandas()", "pandas", "'ottla[pandas]'") from error
-        return self.to_arrow().to_pandas()
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
 
     def to_polars(self) -> "pl.DataFrame":
         """A Polars data frame with the columns of `SCHEMA`."""
