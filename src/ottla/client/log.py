@@ -276,7 +276,8 @@ class Log:
             consumers = list(self._consumers)
             for consumer in consumers:
                 consumer.stop()  # all at once, so that those who wait return at the same time
-            for opened in [*self._producers, *consumers]:
+            closing: list[Producer | Consumer] = [*self._producers, *consumers]
+            for opened in closing:
                 try:
                     opened.close()
                 except OttlaError as error:
