@@ -29,7 +29,8 @@ class SendFuture:
     def result(self, timeout: float | None = None) -> Landed:
         """Where the message is, once it is as durable as its topic promises; or the error that kept it out.
 
-        Raises `TimeoutError` after *timeout* seconds; the message may still arrive.
+        Raises `TimeoutError` after *timeout* seconds; the message may still arrive. A timeout of a second or more is
+        not kept while storage hangs, because this thread may be the one that appends.
         """
         pending = self._pending
         outcome = pending.outcome

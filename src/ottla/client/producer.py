@@ -16,7 +16,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.batch import Columns, Compression, encode_headers, split
+from ottla.batch import Columns, Compression, columns_of_values, encode_headers, split
 from ottla.batch.header import compression_flag
 from ottla.client.dealing import deal
 from ottla.client.futures import Part, SendFuture, SendManyFuture
@@ -247,7 +247,7 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Send at once what was taken, and wait until it is stored; raises the first error that nobody has seen.
 
-        Raises `TimeoutError` after *timeout* seconds; the messages are still being sent then.
+        Raises `TimeoutError` after *timeout* seconds; the messages are still being sent then. See `SendFuture.result`.
         """
         if self._closed:
             raise Closed("producer")
@@ -303,6 +303,9 @@ class Producer:
                 self._sender = self._sender or self._open()
 
     def _open(self) -> Sender:
+        # Arrow imports pandas at its first conversion; in the background thread a fork or the end of the
+        # process could come in the middle of that, and neither would end well.
+        columns_of_values([b""])
         handle = self._handle = self._handle or self._open_topic()
         identity: Identity | None = None
         if self._idempotent:

@@ -15,7 +15,7 @@ from ottla.batch import Compression, Stamp
 from ottla.client.identity import Identity
 from ottla.client.lifetime import finish_at_exit
 from ottla.client.outbox import Lane, Outbox
-from ottla.client.parcel import Parcel, is_fatal, is_forgotten, is_open, loses_count
+from ottla.client.parcel import LONGEST_PAUSE_S, Parcel, is_fatal, is_forgotten, is_open, loses_count
 from ottla.client.pending import Failure, Pending
 from ottla.clock import Clock
 from ottla.errors import Closed, SendTimeout, Uncertain
@@ -58,35 +58,37 @@ class Sender:
             self.outbox.lanes.append(Lane(self, self._handle.name, partition, epoch))
 
     def make_room(self, size: int) -> None:
-        """Wait until the buffer can take *size* bytes, sending meanwhile. Called with the lock, which is let go."""
+        """Wait until the buffer can take *size* bytes. Called with the lock held, which is let go meanwhile."""
         outbox = self.outbox
         outbox.check()
         start = time.monotonic()
+        in_callback = threading.current_thread() is self._thread  # then nobody else would make room
         while outbox.buffered + size > outbox.max_buffer_bytes:
-            lane = outbox.claim() or self._claim_lingering()
-            if lane is not None:
-                outbox.lock.release()
-                try:
-                    self._attempt(lane)
-                finally:
-                    outbox.lock.acquire()
-            elif not outbox.room.wait(start + self._timeout_s - time.monotonic()):
-                waited = time.monotonic() - start
-                raise SendTimeout(round(waited, 3), outbox.buffered, outbox.max_buffer_bytes)
+            outbox.seal_all()
+            left = start + self._timeout_s - time.monotonic()
+            if in_callback and (lane := outbox.claim()) is not None:
+                self._attempt_unlocked(lane)
+            elif left > 0:
+                outbox.room.wait(min(left, LONGEST_PAUSE_S) if in_callback else left)
+            else:
+                raise SendTimeout(self._timeout_s, outbox.buffered, outbox.max_buffer_bytes)
             outbox.check()
 
-    def _claim_lingering(self) -> Lane | None:
-        self.outbox.seal_all()
-        return self.outbox.claim()
+    def _attempt_unlocked(self, lane: Lane) -> None:
+        self.outbox.lock.release()
+        try:
+            self._attempt(lane)
+        finally:
+            self.outbox.lock.acquire()
 
     def hurry(self, lane: Lane) -> None:
         with self.outbox.lock:
             self.outbox.seal(lane)
 
-    def wait(self, pending: Pending, timeout: float | None) -> int | Failure:
-        """The outcome of a batch, which is sent at once; or `TimeoutError`."""
+    def wait(self, pending: Pending, timeout: float | None, *, inline: bool = True) -> int | Failure:
+        """The outcome of a batch, which is sent at once, by this thread if *inline*; or `TimeoutError`."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
-        inline = timeout is None or timeout >= _INLINE_S
+        inline = inline and (timeout is None or timeout >= _INLINE_S)
         while pending.outcome is None:
             if self._abandoned:
                 raise Closed("future, of a message that the parent process sends,")
@@ -110,7 +112,7 @@ class Sender:
         lane.busy = True
         return True
 
-    def flush(self, timeout: float | None = None) -> None:
+    def flush(self, timeout: float | None = None, *, inline: bool = True) -> None:
         """Wait until the outcome is known of everything that was taken before."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         with self.outbox.lock:
@@ -118,7 +120,7 @@ class Sender:
             for pending in last[1:]:  # the background thread helps with these
                 self.outbox.seal(pending.lane)
         for pending in last:
-            self.wait(pending, None if timeout is None else max(deadline - time.monotonic(), 0))
+            self.wait(pending, None if timeout is None else max(deadline - time.monotonic(), 0), inline=inline)
 
     def close(self, timeout: float | None = None) -> None:
         """Take nothing more, and send what was taken."""
@@ -132,7 +134,7 @@ class Sender:
     def finish(self, timeout: float) -> None:
         """Send what was taken before the process ends; nobody is left to be told of an error, so it is logged."""
         try:
-            self.flush(timeout)
+            self.flush(timeout, inline=self._thread is None)  # in the background, so that the time is kept
             with self.outbox.lock:
                 self.outbox.raise_unreported()
         except Exception:
