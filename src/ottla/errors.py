@@ -19,6 +19,9 @@ pickling, because Spark and multiprocessing ship errors between processes.
     │   ├── StorageFull · StorageFailed       nothing of the append is in the log
     │   ├── Uncertain                         the outcome of an append is not known
     │   └── UnsupportedFormat                 a folder of another format, engine or version
+    ├── ServerError
+    │   ├── ServerBusy                        refused before anything was written; repeat it later
+    │   └── ServerUnavailable                 nobody answers; nothing was sent
     ├── ReadOnly · Closed · SendTimeout
     └── MissingDependency (also an ImportError)
 """
@@ -33,7 +36,8 @@ class OttlaError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__)
 
     @classmethod
-    def _revive(cls, args: tuple[Any, ...], facts: dict[str, Any]) -> Self:
+    def revived(cls, args: tuple[Any, ...], facts: dict[str, Any]) -> Self:
+        """The same error again, from its sentence and facts; for pickling and for the wire."""
         error = cls.__new__(cls, *args)
         error.args = args
         error.__dict__.update(facts)
@@ -41,7 +45,7 @@ class OttlaError(Exception):
 
 
 def _rebuild(cls: type[OttlaError], args: tuple[Any, ...], facts: dict[str, Any]) -> OttlaError:
-    return cls._revive(args, facts)
+    return cls.revived(args, facts)
 
 
 class InvalidValue(OttlaError, ValueError):
@@ -278,6 +282,34 @@ class UnsupportedFormat(StorageError):
         self.found = found
         self.supported = supported
         super().__init__(f"{path} holds {found}, and this reads {supported}: use the matching URL or a newer ottla")
+
+
+class ServerError(OttlaError):
+    """Base of what can be wrong between a client and its server."""
+
+
+class ServerBusy(ServerError):
+    """The server holds as much as it may; nothing of the call was written."""
+
+    def __init__(self, used: int, limit: int, retry_after_ms: int) -> None:
+        self.used = used
+        self.limit = limit
+        self.retry_after_ms = retry_after_ms
+        super().__init__(
+            f"the server holds {used:,} of {limit:,} bytes for producers: nothing was written; "
+            f"repeat the call after {retry_after_ms} ms, or raise the server's max_in_flight"
+        )
+
+
+class ServerUnavailable(ServerError):
+    """Nobody answers at the server's address."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(
+            f"no server answers at {address} ({reason}): check the address, or start one with `ottla serve`"
+        )
 
 
 class ReadOnly(OttlaError):

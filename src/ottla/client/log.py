@@ -133,6 +133,19 @@ class Log:
         for key in self.engine.keys(f"producers/{topic.id}"):
             self.engine.discard(key)
 
+    def handle(self, topic: str, *, create: bool = False) -> TopicHandle:
+        """The topic, opened for appending and reading packed batches; with *create* as the first post does it."""
+        return self._catalog.open_or_create(topic) if create else self._catalog.open(topic)
+
+    @property
+    def defaults(self) -> TopicSettings:
+        """The settings of topics that are created without any."""
+        return self._catalog.defaults
+
+    @defaults.setter
+    def defaults(self, settings: TopicSettings) -> None:
+        self._catalog.defaults = settings
+
     # Messages
 
     def producer(self, topic: str, **options: Any) -> Producer:
@@ -258,6 +271,10 @@ class Log:
         """Remove what retention no longer keeps, now. Raises the first error, after all topics had their turn."""
         for error in self._culler.cull().values():
             raise error
+
+    def start_culler(self) -> None:
+        """Have retention carried out in the background from now on, whichever process the topics are used in."""
+        self._culler.start()
 
     @property
     def culler_errors(self) -> Mapping[str, Exception]:

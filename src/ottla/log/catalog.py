@@ -58,7 +58,7 @@ class Catalog:
     ) -> None:
         self._engine = engine
         self._clock = clock
-        self._defaults = defaults
+        self.defaults = defaults
         self._auto_create = auto_create
         self._seen = seen or (lambda _: None)
         self._handles: dict[str, TopicHandle] = {}
@@ -82,7 +82,7 @@ class Catalog:
             name=check_name(name),
             id=uuid.uuid4().hex,
             created_ms=self._clock.now_ms(),
-            settings=_checked(self._defaults.changed(**words)),
+            settings=_checked(self.defaults.changed(**words)),
         )
         try:
             topic = self._engine.create_topic(topic)
@@ -142,7 +142,7 @@ class Catalog:
         except UnknownTopic:
             if not self._auto_create:
                 raise
-        return self._defaults
+        return self.defaults
 
     def describe(self, name: str) -> TopicDescription:
         """The topic and what its partitions hold."""

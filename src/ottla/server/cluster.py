@@ -1,0 +1,70 @@
+"""Which brokers there are and what they own (row W3)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import grpc
+
+from ottla import __version__
+from ottla.client.log import Log
+from ottla.server.records import encode_message
+from ottla.v1 import log_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker, as the others see it."""
+
+    id: int
+    address: str
+    alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """This broker among all of them. Ownership is for speed: every broker can serve every partition."""
+
+    me: int
+    members: Callable[[], list[Member]]
+
+    @classmethod
+    def single(cls, address: str) -> "Cluster":
+        """A server of one broker."""
+        return cls(1, lambda: [Member(1, address)])
+
+
+def owner_of(partition: int, brokers: int) -> int:
+    """The id of the broker that owns a partition, from 1; the same rule by which `jsonl:` names its files."""
+    return partition % brokers + 1
+
+
+class ClusterCalls:
+    """DescribeCluster."""
+
+    def __init__(self, log: Log, cluster: Cluster) -> None:
+        self._log = log
+        self._cluster = cluster
+
+    def describe_cluster(self, request: pb.DescribeClusterRequest, _: grpc.ServicerContext) -> pb.Cluster:
+        members = self._cluster.members()
+        owned: dict[int, list[pb.BrokerPartition]] = {member.id: [] for member in members}
+        for topic in self._log.topics():
+            for index in range(topic.settings.partitions):
+                described = self._describe(topic.name, index, with_message=request.with_messages)
+                owned[owner_of(index, len(members))].append(described)
+        return pb.Cluster(
+            brokers=[
+                pb.Broker(id=member.id, address=member.address, alive=member.alive, partitions=owned[member.id])
+                for member in members
+            ],
+            answered_by=self._cluster.me,
+            version=__version__,
+        )
+
+    def _describe(self, topic: str, index: int, *, with_message: bool) -> pb.BrokerPartition:
+        bounds = self._log.bounds(topic, index)
+        described = pb.BrokerPartition(topic=topic, partition=index, next_number=bounds.next)
+        if with_message and bounds.next > bounds.first:
+            for message in self._log.read(topic, index, bounds.next - 1, max_messages=1):
+                described.message.CopyFrom(encode_message(message))
+        return described
