@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 ROUNDS ?= 5000
 
-.PHONY: help demo test check format bench campaign clean
+.PHONY: help demo test check format proto bench campaign clean
 
 help:  ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,10 @@ check: $(READY)  ## Lint, formatting, types and the direction of imports
 format: $(READY)  ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+proto: $(READY)  ## Generate the messages of the protocol from proto/
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group proto
+	@$(BIN)/python -m grpc_tools.protoc -Iproto --python_out=src --pyi_out=src proto/ottla/v1/log.proto proto/ottla/minikafka/minikafka.proto
 
 bench: $(READY)  ## The benchmarks: a table here, and build/bench.json
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

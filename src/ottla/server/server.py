@@ -6,9 +6,8 @@ If a part of it dies, the whole server stops with that part's error.
 
 import logging
 import threading
-from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -145,7 +144,7 @@ class Server:
         self._records = records = RecordCalls(self.log, known, batches, self._budget, SystemClock())
         minikafka = MiniKafkaCalls(self.log, records.producers, self._budget)
         cluster = ClusterCalls(self.log, self._cluster or Cluster.single(str(self.address)))
-        short: dict[str, Callable[..., Any]] = {
+        short = {
             name: guarded(name, getattr(calls, _snake(name)), metrics)
             for calls in (topics, cluster)
             for name in (method.name for method in LOG_SERVICE.methods)
