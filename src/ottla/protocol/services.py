@@ -31,7 +31,9 @@ class Stub:
         raise AttributeError(f"the service has no method {name!r}")
 
 
-def handlers(service: ServiceDescriptor, behaviours: Mapping[str, Callable[..., Any]]) -> grpc.GenericRpcHandler[Any, Any]:
+def handlers(
+    service: ServiceDescriptor, behaviours: Mapping[str, Callable[..., Any]]
+) -> "grpc.GenericRpcHandler[Any, Any]":
     """A handler for every method of a service; each must have its behaviour."""
     missing = {method.name for method in service.methods} - behaviours.keys()
     if missing:
