@@ -1,18 +1,23 @@
 """Topics of a log on disk, and small versioned metadata. Changes happen under the root's lock.
 
-<root>/topics/<topic>/<topic id>/topic.json   the topic; replacing this file is the change
-<root>/metadata/<key>                         a line `ottla-metadata 1 <version> <CRC-32C>`, then the bytes
-<root>/trash/<topic id>                       a deleted topic on its way out; emptied whenever a topic changes
+<root>/topics/<topic>/<topic id>/topic.json   the topic as JSON; replacing this file is the change. Its last
+                                              field is CRC-32C, in hexadecimal, of all the others as written here
+<root>/metadata/<key>=                        a line `ottla-metadata 1 <version> <CRC-32C>`, then the bytes; the
+                                              checksum is of the version and the bytes
+<root>/trash/<topic id>                       a deleted topic on its way out; emptied whenever one is deleted
 """
 
 import contextlib
 import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 
-from ottla.errors import CorruptLog, MetadataConflict, TopicExists, UnknownTopic
+from ottla.errors import CorruptLog, InvalidValue, MetadataConflict, TopicExists, UnknownTopic
 from ottla.model import Topic
 from ottla.settings import TopicSettings, check_name
 from ottla.storage.altering import altered
@@ -37,7 +42,7 @@ class Catalog:
         """Every topic, sorted by name; all files are read again if any changed."""
         changes = self._root.changes()
         if self._all[0] != changes or changes % 2:
-            names = sorted(path.name for path in self._root.path.glob("topics/*"))
+            names = sorted(_names_in(self._root.path / "topics"))
             found = [topic for name in names if (topic := self._read(name)) is not None]
             self._all = (changes, found)
         return list(self._all[1])
@@ -59,33 +64,45 @@ class Catalog:
         seen_at, topic = self._one.get(name, (-1, None))
         if seen_at != changes or changes % 2:
             topic = self._read(name)
-            self._one[name] = (changes, topic)
+            if topic is None:  # any name may be asked for, so only what exists is remembered
+                self._one.pop(name, None)
+            else:
+                self._one[name] = (changes, topic)
         return topic
 
     def _read(self, name: str) -> Topic | None:
-        for path in self._root.path.joinpath("topics", name).glob("*/topic.json"):
+        try:
+            folder = self._root.path / "topics" / check_name(name)
+        except InvalidValue:  # there is no topic of a name that cannot be, whatever a path of that name leads to
+            return None
+        for topic_id in _names_in(folder):
+            path = folder / topic_id / "topic.json"
             stored = self._files.read(path)
             if stored is not None:
-                return _decode_topic(stored, path)
+                return decode_topic(stored, path)
         return None
 
     def folder(self, topic: Topic) -> Path:
         return self._root.path / "topics" / topic.name / topic.id
 
-    def create(self, topic: Topic) -> Topic:
+    def create(self, topic: Topic, prepare: Callable[[Path], None] | None = None) -> Topic:
+        """Make a topic. What *prepare* puts into its folder is there before the topic is."""
         check_name(topic.name)
         with self._root.changing("create a topic"):
             if self._read(topic.name) is not None:
                 raise TopicExists(topic.name)
             folder = self.folder(topic)
             self._files.make_folder(folder)
-            self._write(topic)
+            self._files.sync_folder(folder.parent)  # a creator that was killed may have made it, and not synced it
+            if prepare is not None:
+                prepare(folder)
+            self.write(topic)
         return topic
 
     def alter(self, topic: Topic) -> Topic:
         with self._root.changing("change a topic"):
             new = altered(self._read(topic.name), topic)
-            self._write(new)
+            self.write(new)
         return new
 
     def remove(self, topic: Topic) -> None:
@@ -99,7 +116,10 @@ class Catalog:
             folder.parent.rmdir()
 
     def empty_trash(self) -> None:
-        shutil.rmtree(self._root.path / "trash", ignore_errors=True)
+        """The folder itself stays: another process may be about to move a topic into it."""
+        trash = self._root.path / "trash"
+        for name in _names_in(trash):
+            shutil.rmtree(trash / name, ignore_errors=True)
 
     def load(self, key: str) -> Versioned | None:
         path = self._metadata_path(key)
@@ -133,15 +153,33 @@ class Catalog:
         *parents, name = (check_name(part, "metadata key") for part in key.split("/"))
         return self._root.path.joinpath("metadata", *parents, f"{name}{_SUFFIX}")
 
-    def _write(self, topic: Topic) -> None:
+    def write(self, topic: Topic) -> None:
+        """Make *topic* what is stored; the caller holds the root's lock."""
         stored = {"name": topic.name, "id": topic.id, "created_ms": topic.created_ms, "version": topic.version}
-        content = json.dumps(stored | {"settings": topic.settings.to_json()}, indent=2) + "\n"
-        self._files.replace(self.folder(topic) / "topic.json", content.encode())
+        content = stored | {"settings": topic.settings.to_json()}
+        sealed = json.dumps(content | {"crc32c": _crc_of(content)}, indent=2) + "\n"
+        self._files.replace(self.folder(topic) / "topic.json", sealed.encode())
 
 
-def _decode_topic(stored: bytes, path: Path) -> Topic:
+def _names_in(folder: Path) -> list[str]:
+    """The names in a folder; none where it is not there, or no more."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _crc_of(content: dict[str, Any]) -> str:
+    return f"{google_crc32c.value(json.dumps(content).encode()):08x}"
+
+
+def decode_topic(stored: bytes, path: Path) -> Topic:
+    """The topic that a topic.json describes, or `CorruptLog` if it is not as it was written."""
     try:
         content = json.loads(stored)
+        crc = content.pop("crc32c")
+        if crc != _crc_of(content):
+            raise ValueError("the checksum does not match")  # noqa: TRY301  (one exit for all damage)
         settings = TopicSettings.from_json(content.pop("settings"))
         return Topic(**content, settings=settings)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -149,15 +187,20 @@ def _decode_topic(stored: bytes, path: Path) -> Topic:
 
 
 def _encode_metadata(value: Versioned) -> bytes:
-    return b"%s %d %08x\n%s" % (_METADATA, value.version, google_crc32c.value(value.data), value.data)
+    return b"%s %d %08x\n%s" % (_METADATA, value.version, _crc_of_metadata(value), value.data)
 
 
 def _decode_metadata(stored: bytes, path: Path) -> Versioned:
     head, _, data = stored.partition(b"\n")
     try:
         magic, version, crc = head.rsplit(b" ", 2)
-        if magic != _METADATA or int(crc, 16) != google_crc32c.value(data):
+        value = Versioned(data, int(version))
+        if magic != _METADATA or int(crc, 16) != _crc_of_metadata(value):
             raise ValueError("the checksum does not match")  # noqa: TRY301  (one exit for all damage)
-        return Versioned(data, int(version))
     except ValueError as error:
         raise CorruptLog(str(path), 0, f"it is no metadata ({error})") from error
+    return value
+
+
+def _crc_of_metadata(value: Versioned) -> int:
+    return google_crc32c.extend(google_crc32c.value(b"%d\n" % value.version), bytes(value.data))

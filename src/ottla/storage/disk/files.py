@@ -5,9 +5,11 @@ or renamed file is durable only after its folder was synced, and a failed sync i
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,13 +47,17 @@ class Files:
     def write_at(self, fd: int, parts: Sequence[Buffer], position: int) -> int:
         """All of *parts*, one after another; returns the position after them."""
         left = [memoryview(part).cast("B") for part in parts if len(part)]
-        while left:
-            done = self.pwritev(fd, left[:_IOV_MAX], position)
+        at = 0
+        while at < len(left):
+            done = self.pwritev(fd, left[at : at + _IOV_MAX], position)
+            if not done:
+                raise OSError(errno.EIO, "nothing was written")
             position += done
-            while left and done >= len(left[0]):
-                done -= len(left.pop(0))
+            while at < len(left) and done >= len(left[at]):
+                done -= len(left[at])
+                at += 1
             if done:
-                left[0] = left[0][done:]
+                left[at] = left[at][done:]
         return position
 
     def pwritev(self, fd: int, parts: Sequence[Buffer], position: int) -> int:
@@ -84,6 +90,10 @@ class Files:
     def rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for a file; raises `FileExistsError` if it is taken."""
+        os.link(source, target)
+
     def unlink(self, path: Path) -> None:
         """Remove a file; it may be gone already."""
         with contextlib.suppress(FileNotFoundError):
@@ -95,8 +105,11 @@ class Files:
             return
         self.make_folder(path.parent)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(path, FOLDER_MODE)
+            self.mkdir(path)
         self.sync_folder(path.parent)
+
+    def mkdir(self, path: Path) -> None:
+        os.mkdir(path, FOLDER_MODE)
 
     def read(self, path: Path) -> bytes | None:
         """A whole small file, or `None` where there is none."""
@@ -107,17 +120,27 @@ class Files:
 
     def replace(self, path: Path, data: bytes, *, durable: bool = True) -> None:
         """A whole small file: the old bytes or the new ones, never a mixture, whatever happens."""
-        temporary = path.with_name(f"{path.name}~{os.getpid()}")  # no checked name has a ~
-        fd = self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        temporary = path.with_name(temporary_name())
         try:
-            self.write_at(fd, [data], 0)
-            if durable:
-                self.sync(fd)
-        finally:
-            self.close(fd)
-        self.rename(temporary, path)
+            fd = self.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                self.write_at(fd, [data], 0)
+                if durable:
+                    self.sync(fd)
+            finally:
+                self.close(fd)
+            self.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.unlink(temporary)
+            raise
         if durable:
             self.sync_folder(path.parent)
+
+
+def temporary_name() -> str:
+    """A name for a file that is not finished: nobody else's, short, and with a ~, which no checked name has."""
+    return f"~{uuid.uuid4().hex}"
 
 
 SYSTEM = Files()

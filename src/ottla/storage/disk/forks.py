@@ -21,34 +21,50 @@ class Forgetful(Protocol):
 
 
 class _Gate:
-    """Counts the sections that a fork must wait for."""
+    """Counts the sections that a fork must wait for.
+
+    While a fork waits nobody else may enter, or busy appenders would keep it waiting for ever; a thread that is
+    inside already may go deeper.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._inside = 0
+        self._closing = False
+        self._mine = threading.local()
 
     def __enter__(self) -> None:
+        depth = getattr(self._mine, "depth", 0)
         with self._changed:
+            while self._closing and not depth:
+                self._changed.wait()
             self._inside += 1
+            self._mine.depth = depth + 1
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self._changed:
             self._inside -= 1
-            if not self._inside:
+            self._mine.depth -= 1
+            if not self._inside and self._closing:
                 self._changed.notify_all()
 
     def close(self) -> None:
         """Wait until nobody is inside, and keep everybody out."""
         self._changed.acquire()
+        while self._closing:  # another thread forks
+            self._changed.wait()
+        self._closing = True
         while self._inside:
             self._changed.wait()
 
     def open(self) -> None:
+        self._closing = False
+        self._changed.notify_all()
         self._changed.release()
 
 
 unforkable = _Gate()
-"""`with unforkable:` around a section that holds a `flock`."""
+"""`with unforkable:` around a section that holds a `flock`, or opens a file that may be locked."""
 
 _registered: "weakref.WeakSet[Forgetful]" = weakref.WeakSet()
 

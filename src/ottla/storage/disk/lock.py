@@ -38,3 +38,28 @@ class LockedFile:
                 yield handle.fd
             finally:
                 fcntl.flock(handle.fd, fcntl.LOCK_UN)
+
+    @contextlib.contextmanager
+    def tried(self) -> Iterator[bool]:
+        """Hold the lock for long work, unless somebody else does; gives whether it is held.
+
+        A fork does not wait for it, and the child does not hold it.
+        """
+        mutex = self._mutex
+        if not mutex.acquire(blocking=False):
+            yield False
+            return
+        try:
+            handle = self._open.get(self.path)
+            try:
+                fcntl.flock(handle.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                if handle.fd >= 0:
+                    fcntl.flock(handle.fd, fcntl.LOCK_UN)
+        finally:
+            mutex.release()
