@@ -26,7 +26,7 @@ from ottla.storage.disk.control import (
 from ottla.storage.disk.files import Buffer
 from ottla.storage.disk.handles import OpenFile
 from ottla.storage.disk.lock import LockedFile
-from ottla.storage.disk.root import is_full
+from ottla.storage.disk.root import storage_error
 
 if TYPE_CHECKING:
     from ottla.storage.disk.engine import DiskEngine
@@ -84,7 +84,10 @@ class ControlledFolder(ABC):
             control = read_control(self.files, fd, self.lock.path)
             incarnation = self._incarnation_of(fd)
             if not self.is_settled(control, incarnation):
-                control = self.recover(fd, control, incarnation)
+                try:
+                    control = self.recover(fd, control, incarnation)
+                except OSError as error:
+                    raise self.failure(error) from error
             yield fd, control
 
     @contextlib.contextmanager
@@ -124,13 +127,14 @@ class ControlledFolder(ABC):
         except FileNotFoundError:
             return None
         control = read_control(self.files, handle.fd, self.lock.path)
-        if self.is_settled(control, self._incarnation_of(handle.fd)):
+        incarnation = self._incarnation_of(handle.fd)
+        if self.is_settled(control, incarnation):
             return control
         if not self._engine.root.read_only:
             with self.locked() as (_, control):
                 return control
         if self._believed is None or self._believed[0] != control.serial:
-            self._believed = (control.serial, self.rescued(control, control.incarnation))
+            self._believed = (control.serial, self.rescued(control, incarnation))
         return self._believed[1]
 
     def retrying(self, attempt: Callable[[Control], _T], empty: _T) -> _T:
@@ -209,8 +213,7 @@ class ControlledFolder(ABC):
 
     def failure(self, error: OSError) -> StorageFull | StorageFailed:
         """An operating system's error in our words."""
-        path = str(self.folder)
-        return StorageFull(path) if is_full(error) else StorageFailed(path, error.strerror or str(error))
+        return storage_error(error, self.folder)
 
 
 def _missing(error: FileNotFoundError | CorruptLog) -> CorruptLog:

@@ -34,7 +34,10 @@ class Indexed(Protocol):
 
 
 class Index:
-    """The sparse index of one file from byte *start* on, filled as far as somebody needed it. Not thread-safe."""
+    """The sparse index of one file from byte *start* on, filled as far as somebody needed it.
+
+    One thread at a time may add to it; others may look things up meanwhile.
+    """
 
     def __init__(self, start: int = 0) -> None:
         self._start = start
@@ -49,9 +52,9 @@ class Index:
     def add(self, position: int, batch: Indexed) -> None:
         """Take in the batch that follows what is covered."""
         if not self._positions or position - self._positions[-1] >= _EVERY_BYTES:
-            self._numbers.append(batch.first_number)
+            self._positions.append(position)  # first: whoever finds a number or a time has its position
             self._times.append(batch.append_ms)
-            self._positions.append(position)
+            self._numbers.append(batch.first_number)
         self.covered = position + batch.size
         self.last_ms = batch.append_ms
 
@@ -64,6 +67,11 @@ class Index:
         """A position at or before the first batch that was appended at or after a time."""
         at = bisect.bisect_left(self._times, timestamp_ms) - 1
         return self._positions[at] if at >= 0 else self._start
+
+    @property
+    def first_number(self) -> int | None:
+        """The number of the first batch, once one is covered."""
+        return self._numbers[0] if self._numbers else None
 
     @property
     def first_ms(self) -> int | None:

@@ -1,0 +1,116 @@
+"""Reading a text file without a lock: every call works from one view of it.
+
+The file may be replaced at any time; every line says which message it is, so a reader that looks at the wrong place
+notices, and looks again. Positions between calls are remembered, so that following the tail reads nothing twice.
+"""
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from ottla.batch import Batch
+from ottla.errors import CorruptBatch
+from ottla.storage.disk.index import Index
+from ottla.storage.jsonl.scan import Text, batches
+
+if TYPE_CHECKING:
+    from ottla.storage.jsonl.ledger import View
+    from ottla.storage.jsonl.tail import Tail
+
+_REMEMBERED = 64
+
+
+class Reader:
+    """Reads the partitions of one text file. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start afresh: after a fork, or when the file was replaced."""
+        self._mutex = threading.Lock()
+        self._generation = 0
+        self._covered = 0
+        self._early: dict[int, Index] = {}
+        """The batches before the tail's base, indexed as far as somebody needed them."""
+        self._reached: dict[int, int] = {}
+        self._positions: OrderedDict[tuple[int, int, int], int] = OrderedDict()
+
+    def read(self, text: Text, view: "View", partition: int, start: int, max_bytes: int) -> list[Batch]:
+        """Whole batches from the one that holds *start*, which is not below the oldest kept."""
+        start = _behind_gaps(view.gaps, start)
+        if start >= view.next:
+            return []
+        position = self._locate(text, view.tail, partition, start)
+        found: list[Batch] = []
+        size = 0
+        for stored in batches(text, position, view.limit, partition):
+            if stored.next_number <= start and not found:
+                continue
+            if stored.first_number > start or (found and stored.first_number != start):
+                raise text.damaged(stored.position, f"message {stored.first_number} stands where {start} should")
+            try:
+                batch = stored.batch()
+            except CorruptBatch as error:
+                raise text.damaged(stored.position, error.reason) from error
+            size += batch.size
+            if found and size > max_bytes:
+                break
+            found.append(batch)
+            position, start = stored.end, _behind_gaps(view.gaps, stored.next_number)
+            if size >= max_bytes:
+                break
+        if not found:
+            raise text.damaged(view.limit, f"it ends before message {start} of partition {partition}")
+        self._remember(view.tail.generation, partition, start, position)
+        return found
+
+    def find(self, text: Text, view: "View", partition: int, timestamp_ms: int) -> int:
+        """The first number kept that was appended at or after a time, or *next*."""
+        if timestamp_ms > view.tail.base_ms:
+            position = view.tail.index(partition).before_time(timestamp_ms)
+        else:
+            with self._mutex:
+                position = self._early_index(text, view.tail, partition).before_time(timestamp_ms)
+        for stored in batches(text, position, view.limit, partition):
+            if stored.append_ms >= timestamp_ms and stored.next_number > view.first:
+                return max(stored.first_number, view.first)
+        return view.next
+
+    def _locate(self, text: Text, tail: "Tail", partition: int, number: int) -> int:
+        """A position at or before the batch that holds *number*, and not far before it."""
+        late = tail.index(partition)
+        with self._mutex:
+            position = self._positions.pop((tail.generation, partition, number), None)
+            if position is not None:
+                return position
+            if late.first_number is None or number < late.first_number:
+                return self._early_index(text, tail, partition, number).before_number(number)
+        return late.before_number(number)
+
+    def _early_index(self, text: Text, tail: "Tail", partition: int, number: int | None = None) -> Index:
+        """The index of what lies before the tail's base, complete or at least as far as *number*."""
+        if self._generation != tail.generation:
+            self._generation, self._covered, self._early, self._reached = tail.generation, 0, {}, {}
+        if self._covered < tail.base and (number is None or number >= self._reached.get(partition, 0)):
+            for stored in batches(text, self._covered, tail.base):
+                self._early.setdefault(stored.partition, Index()).add(stored.position, stored)
+                self._covered = stored.end
+                self._reached[stored.partition] = stored.next_number
+                if number is not None and stored.partition == partition and number < stored.next_number:
+                    break
+        return self._early.setdefault(partition, Index())
+
+    def _remember(self, generation: int, partition: int, number: int, position: int) -> None:
+        with self._mutex:
+            self._positions[generation, partition, number] = position
+            while len(self._positions) > _REMEMBERED:
+                self._positions.popitem(last=False)
+
+
+def _behind_gaps(gaps: tuple[tuple[int, int], ...], number: int) -> int:
+    """The number itself, or the one behind the gap that it lies in."""
+    for start, end in gaps:
+        if start <= number < end:
+            number = end
+    return number
