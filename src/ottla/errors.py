@@ -291,13 +291,22 @@ class ServerError(OttlaError):
 class ServerBusy(ServerError):
     """The server holds as much as it may; nothing of the call was written."""
 
-    def __init__(self, used: int, limit: int, retry_after_ms: int) -> None:
+    def __init__(
+        self,
+        used: int,
+        limit: int,
+        retry_after_ms: int,
+        what: str = "bytes for producers",
+        setting: str = "max_in_flight",
+    ) -> None:
         self.used = used
         self.limit = limit
         self.retry_after_ms = retry_after_ms
+        self.what = what
+        self.setting = setting
         super().__init__(
-            f"the server holds {used:,} of {limit:,} bytes for producers: nothing was written; "
-            f"repeat the call after {retry_after_ms} ms, or raise the server's max_in_flight"
+            f"the server holds {used:,} of {limit:,} {what}: nothing was written; "
+            f"repeat the call after {retry_after_ms} ms, or raise the server's {setting}"
         )
 
 
