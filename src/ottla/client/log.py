@@ -281,6 +281,11 @@ class Log:
         """What keeps retention from being carried out, by topic; empty when all is well."""
         return self._culler.errors
 
+    @property
+    def culler_failure(self) -> BaseException | None:
+        """What ended retention for good in this process, if anything did."""
+        return self._culler.failure
+
     # The end
 
     def close(self) -> None:

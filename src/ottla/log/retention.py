@@ -3,7 +3,8 @@
 At most one thread for each open log and process, a daemon, started when a topic with a retention is seen and
 after a fork when one is seen again. It looks at all topics about every second, so what another process creates
 or changes counts too, and wakes at about a tenth of the shortest age. Several processes may do this to one log
-at once. What fails in one topic is logged, remembered and tried again; the other topics go on.
+at once. What fails in one topic is logged, remembered and tried again; the other topics go on. What ends the
+thread itself is kept as its `failure`, so that a server can stop with it.
 """
 
 import logging
@@ -14,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.clock import Clock
-from ottla.errors import TopicRecreated
+from ottla.errors import Closed, TopicRecreated
 from ottla.model import Topic
 from ottla.storage import Engine
 
@@ -32,6 +33,8 @@ class Culler:
         self._engine = engine
         self._clock = clock
         self._errors: dict[str, Exception] = {}
+        self.failure: BaseException | None = None
+        """What ended the thread for good, if anything did."""
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
         self._stopped = threading.Event()
@@ -73,6 +76,9 @@ class Culler:
         started = time.monotonic()
         try:
             topics = self._engine.topics()
+        except Closed:  # by its owner: nothing is left to do
+            self._stopped.set()
+            topics, failures = [], {}
         except Exception as error:  # noqa: BLE001  (a thread that dies stops retention in silence)
             topics, failures = [], {"*": error}
         else:
@@ -129,7 +135,12 @@ def _run(reference: "weakref.ref[Culler]", stopped: threading.Event) -> None:
         culler = reference()
         if culler is None:
             return
-        pause_s = culler.pass_and_pause()
+        try:
+            pause_s = culler.pass_and_pause()
+        except BaseException as error:  # noqa: BLE001  (whatever it is, it must not end in silence)
+            culler.failure = error
+            _LOGGER.critical("retention ended and will not be carried out any more", exc_info=error)
+            return
         del culler
 
 
