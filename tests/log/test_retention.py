@@ -188,11 +188,34 @@ def test_the_thread_says_an_error_once_and_tries_again(
     assert culler.errors == {}
 
 
-def test_a_log_that_cannot_list_its_topics_does_not_end_the_thread(engine: Engine, clock: ManualClock) -> None:
+def test_a_log_that_cannot_list_its_topics_does_not_end_the_thread(
+    engine: Engine, culler: Culler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable() -> list[Topic]:
+        raise OSError("the folder cannot be read")
+
+    monkeypatch.setattr(engine, "topics", unreadable)
+    assert culler.pass_and_pause() > 0
+    assert "cannot be read" in str(culler.errors["*"])
+
+
+def test_an_engine_that_its_owner_closed_ends_it_quietly(engine: Engine, clock: ManualClock) -> None:
     culler = Culler(engine, clock)
     engine.close()
-    assert culler.pass_and_pause() > 0
-    assert "closed" in str(culler.errors["*"])
+    culler.pass_and_pause()
+    assert not culler.errors
+    assert culler._stopped.is_set()
+
+
+def test_what_ends_the_thread_for_good_is_remembered(culler: Culler, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> float:
+        raise SystemError("not a topic's trouble")
+
+    monkeypatch.setattr(culler, "pass_and_pause", broken)
+    culler.start()
+    assert culler._thread is not None
+    culler._thread.join()
+    assert isinstance(culler.failure, SystemError)
 
 
 @pytest.mark.parametrize(("retention", "least", "most"), [("10ms", 0.05, 0.05), ("5s", 0.5, 0.5), ("7d", 1.0, 1.0)])

@@ -137,7 +137,7 @@ def _run(reference: "weakref.ref[Culler]", stopped: threading.Event) -> None:
             return
         try:
             pause_s = culler.pass_and_pause()
-        except BaseException as error:  # noqa: BLE001  (whatever it is, it must not end in silence)
+        except BaseException as error:
             culler.failure = error
             _LOGGER.critical("retention ended and will not be carried out any more", exc_info=error)
             return
