@@ -8,12 +8,13 @@ import grpc
 
 from ottla.batch import Batch
 from ottla.client.log import Log
-from ottla.errors import InvalidValue, OttlaError
+from ottla.errors import InvalidValue, OttlaError, ServerUnavailable
 from ottla.model import Bounds
 from ottla.protocol.errors import encode_error
 from ottla.server.budget import Budget
 from ottla.server.handles import Handles, Names
 from ottla.server.metrics import Metrics
+from ottla.server.streams import Streams
 from ottla.storage import PartitionStore
 from ottla.v1 import log_pb2 as pb
 
@@ -36,15 +37,23 @@ class BatchCalls:
         self._budget = budget
         self._metrics = metrics
         self._stopping = stopping
+        self.streams = Streams()
 
-    def append(self, requests: Iterator[pb.AppendRequest], _: _Context) -> Iterator[pb.AppendResponse]:
+    def append(self, requests: Iterator[pb.AppendRequest], context: _Context) -> Iterator[pb.AppendResponse]:
         """Requests of one stream one after another; what was taken from the stream is finished and answered."""
-        for request in requests:
-            try:
-                yield self._append(request)
-            except OttlaError as error:
-                self._metrics.failed("Append", error)
-                yield pb.AppendResponse(request=request.request, error=encode_error(error))
+        with self.streams.opened(context) as stream:
+            for request in requests:
+                if not stream.begin():
+                    raise ServerUnavailable("this address", "it is stopping")
+                yield self._answered(request)
+                stream.finish()
+
+    def _answered(self, request: pb.AppendRequest) -> pb.AppendResponse:
+        try:
+            return self._append(request)
+        except OttlaError as error:
+            self._metrics.failed("Append", error)
+            return pb.AppendResponse(request=request.request, error=encode_error(error))
 
     def _append(self, request: pb.AppendRequest) -> pb.AppendResponse:
         start = time.perf_counter()

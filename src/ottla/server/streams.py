@@ -1,0 +1,55 @@
+"""Open streams of appends: a server that stops ends those that wait for their client, and no request under way."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+
+class Stream:
+    """One stream: idle while it waits for its client, busy from taking a request until its answer is sent."""
+
+    def __init__(self, context: grpc.ServicerContext) -> None:
+        self._context = context
+        self._lock = threading.Lock()
+        self._busy = False
+        self._ended = False
+
+    def begin(self) -> bool:
+        """Take a request; or not, when the stream is ending."""
+        with self._lock:
+            self._busy = not self._ended
+            return self._busy
+
+    def finish(self) -> None:
+        with self._lock:
+            self._busy = False
+
+    def end(self) -> None:
+        """Take no more requests; cancel it if it is idle."""
+        with self._lock:
+            self._ended = True
+            if not self._busy:
+                self._context.cancel()
+
+
+class Streams:
+    """Those that are open. Safe from many threads."""
+
+    def __init__(self) -> None:
+        self._open: set[Stream] = set()
+
+    @contextmanager
+    def opened(self, context: grpc.ServicerContext) -> Iterator[Stream]:
+        stream = Stream(context)
+        self._open.add(stream)
+        try:
+            yield stream
+        finally:
+            self._open.discard(stream)
+
+    def end(self) -> None:
+        """End those that are idle; repeat it for those that were not."""
+        for stream in self._open.copy():
+            stream.end()
