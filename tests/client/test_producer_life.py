@@ -192,6 +192,39 @@ def test_the_end_of_a_process_logs_errors_that_nobody_saw(stuck: Stuck, caplog: 
     producer.close()
 
 
+class Gated(TopicHandle):
+    """A topic whose appends wait until they are let go."""
+
+    def __init__(self, engine: Any, topic: Topic) -> None:
+        super().__init__(engine, topic)
+        self.gate = threading.Event()
+
+    def append(self, partition: int, batches: Any, *, expected_next: int | None = None) -> Any:
+        assert self.gate.wait(60)
+        return super().append(partition, batches, expected_next=expected_next)
+
+
+def test_what_waits_behind_a_long_append_is_sent_although_the_background_thread_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ottla.client.sender._IDLE_S", 0.01)
+    engine = open_engine("memory:")
+    handle = Gated(engine, engine.create_topic(Topic(name="slow", id="0" * 32, created_ms=0)))
+    stored = threading.Event()
+    with Producer(lambda: handle, clock=ManualClock(), linger_ms=20) as producer:
+        waiter = threading.Thread(target=producer.send(b"a").result)
+        waiter.start()
+        while not producer._outbox.lanes[0].busy:
+            time.sleep(0.001)
+        producer.send(b"b").add_done_callback(lambda _: stored.set())
+        while any("slow" in thread.name for thread in threading.enumerate()):
+            time.sleep(0.002)
+        handle.gate.set()
+        assert stored.wait(30)
+        waiter.join()
+    assert handle.bounds(0).next == 3
+
+
 def test_an_idle_producer_keeps_no_thread_and_starts_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.client.sender._IDLE_S", 0.01)
     engine = open_engine("memory:")
