@@ -261,7 +261,7 @@ def test_closing_sends_what_was_taken() -> None:
     run(work)
 
 
-FOR_SERVERS = {"culler_errors", "defaults", "handle", "start_culler"}
+FOR_SERVERS = {"culler_errors", "culler_failure", "defaults", "handle", "start_culler"}
 
 
 @pytest.mark.parametrize("name", sorted(name for name in vars(Log) if not name.startswith("_")))
