@@ -1,5 +1,6 @@
 """Which brokers there are and what they own (row W3)."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import grpc
 
 from ottla import __version__
 from ottla.client.log import Log
+from ottla.errors import TopicRecreated, UnknownTopic
 from ottla.server.records import encode_message
 from ottla.v1 import log_pb2 as pb
 
@@ -49,9 +51,10 @@ class ClusterCalls:
         members = self._cluster.members()
         owned: dict[int, list[pb.BrokerPartition]] = {member.id: [] for member in members}
         for topic in self._log.topics():
-            for index in range(topic.settings.partitions):
-                described = self._describe(topic.name, index, with_message=request.with_messages)
-                owned[owner_of(index, len(members))].append(described)
+            with contextlib.suppress(UnknownTopic, TopicRecreated):  # deleted meanwhile
+                for index in range(topic.settings.partitions):
+                    described = self._describe(topic.name, index, with_message=request.with_messages)
+                    owned[owner_of(index, len(members))].append(described)
         return pb.Cluster(
             brokers=[
                 pb.Broker(id=member.id, address=member.address, alive=member.alive, partitions=owned[member.id])

@@ -6,28 +6,21 @@ If a part of it dies, the whole server stops with that part's error.
 
 import logging
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from ottla.client.log import Log
-from ottla.clock import SystemClock
-from ottla.errors import InvalidValue
-from ottla.protocol.services import LOG_SERVICE, MINIKAFKA_SERVICE, handlers
+from ottla.errors import InvalidValue, ServerError
 from ottla.server.addresses import Address, check_exposed, parse_address
-from ottla.server.batches import BatchCalls
 from ottla.server.budget import Budget
-from ottla.server.calls import Pools, guarded, guarded_stream
-from ottla.server.cluster import Cluster, ClusterCalls
-from ottla.server.handles import Handles
-from ottla.server.metrics import Metrics
-from ottla.server.minikafka import MiniKafkaCalls
-from ottla.server.records import RecordCalls
-from ottla.server.topics import TopicCalls
-from ottla.settings import parse_size
+from ottla.server.calls import MAX_STREAMS, Pools
+from ottla.server.cluster import Cluster
+from ottla.server.metrics import Metrics, connections
+from ottla.server.services import Services
+from ottla.settings import check_number, parse_size
 from ottla.storage import Engine
 
 _logger = logging.getLogger("ottla.server")
@@ -35,8 +28,12 @@ _logger = logging.getLogger("ottla.server")
 DEFAULT_ADDRESS = "127.0.0.1:9999"
 MAX_CALL_BYTES = 32 * 2**20
 """The largest request: a batch of 16 MiB with room to spare; a topic with larger messages needs a larger one."""
-_MOST_CALLS = 1500
+LARGEST_CALL = 2**31 - 1
+MAX_IN_FLIGHT = 64 * 2**20
+"""Bytes that are held for all producers together."""
 _GRACE_S = 10.0
+_LOOK_S = 0.25
+"""How often a running server looks whether its parts are alive."""
 
 _OPTIONS = [
     ("grpc.so_reuseport", 0),  # or a second server would bind the same port in silence
@@ -54,79 +51,88 @@ class Server:
         self,
         log: Log | Engine,
         *,
-        max_in_flight: int | str = 64 * 2**20,
+        max_in_flight: int | str = MAX_IN_FLIGHT,
         max_call_bytes: int | str = MAX_CALL_BYTES,
+        max_streams: int = MAX_STREAMS,
         insecure: bool = False,
         cluster: Cluster | None = None,
     ) -> None:
         self.log = log if isinstance(log, Log) else Log(log, "engine:")
         self.metrics = Metrics()
         self._budget = Budget(parse_size(max_in_flight, "max_in_flight") or 2**63)
-        self._max_call_bytes = parse_size(max_call_bytes, "max_call_bytes") or 2**31 - 1
+        self._max_call_bytes = min(parse_size(max_call_bytes, "max_call_bytes") or LARGEST_CALL, LARGEST_CALL)
+        self._max_streams = check_number(max_streams, "max_streams")
         self._insecure = insecure
         self._cluster = cluster
+        self._changing = threading.Lock()
         self._stopping = threading.Event()
         self._stopped = threading.Event()
         self._failure: BaseException | None = None
-        self._grpc: grpc.Server | None = None
-        self._pools: Pools | None = None
-        self.metrics.in_flight.set_function(lambda: self._budget.used)
+        self._listener: _Listener | None = None
 
     def start(self, address: str = DEFAULT_ADDRESS, *, retention: str | None = None) -> Address:
         """Listen; returns the address, with the port that was picked if it was 0.
 
         *retention* is the default for topics that are created from now on, such as `10s` or `7d`.
         """
-        if self._grpc is not None:
-            raise InvalidValue("server", "started already", "make a new Server to listen on another address")
-        where = parse_address(address)
-        check_exposed(where, insecure=self._insecure)
-        if retention is not None:
-            self.log.defaults = self.log.defaults.changed(retention=retention)
-        self._pools = Pools()
-        options = [*_OPTIONS, ("grpc.max_receive_message_length", self._max_call_bytes)]
-        server = grpc.server(self._pools.short, options=options, maximum_concurrent_rpcs=_MOST_CALLS)
-        port = _bind(server, where)
-        self.address = where._replace(port=port)
-        self._register(server)
-        self.log.start_culler()
-        server.start()
-        self._grpc = server
-        _logger.info("listening on %s for %s", self.address, self.log.url)
+        with self._changing:
+            if self._listener is not None or self._stopping.is_set():
+                raise InvalidValue("server", "started before", "make a new Server to listen again")
+            where = parse_address(address)
+            check_exposed(where, insecure=self._insecure)
+            defaults = self.log.defaults if retention is None else self.log.defaults.changed(retention=retention)
+            listener = _Listener(where, self._max_call_bytes, self._max_streams)
+            self.address = listener.address
+            self.log.defaults = defaults
+            cluster = self._cluster or Cluster.single(str(self.address))
+            self._services = Services(self.log, cluster, self._budget, self.metrics, self._stopping)
+            self._watch_metrics(listener)
+            self.log.start_culler()
+            listener.start(self._services)
+            self._listener = listener
+        threading.Thread(target=self._watch, args=(listener,), name="ottla-watch", daemon=True).start()
+        _logger.info(
+            "listening on %s for %s",
+            self.address,
+            self.log.url,
+            extra={"event": "started", "address": str(self.address), "url": self.log.url},
+        )
         return self.address
 
     def serve(self, address: str = DEFAULT_ADDRESS, retention: str | None = None) -> None:
         """Listen until `stop` is called, from another thread or a signal handler; raises what made it stop."""
         self.start(address, retention=retention)
-        self.wait()
+        try:
+            self.wait()
+        finally:
+            self.stop()
 
     def wait(self) -> None:
         """Block until the server has stopped; raises what made it stop, if that was an error."""
-        while not self._stopped.wait(1.0):
-            if errors := self.log.culler_errors:
-                _logger.error("retention cannot be carried out: %s", next(iter(errors.values())))
+        while not self._stopped.wait(1.0):  # in steps, so that a signal is not kept waiting
+            pass
         if self._failure is not None:
             raise self._failure
 
     def stop(self, grace: float = _GRACE_S) -> None:
         """Take nothing new, finish what was accepted, for up to *grace* seconds. Harmless when repeated."""
         self._stopping.set()
-        server, self._grpc = self._grpc, None
-        if server is not None:
-            self._health.enter_graceful_shutdown()
-            server.stop(grace).wait()
-            self._records.close()
-        if self._pools is not None:
-            self._pools.shutdown()
-        self._stopped.set()
+        with self._changing:
+            listener, self._listener = self._listener, None
+            if listener is not None:
+                _logger.info("stopping", extra={"event": "stopping"})
+                listener.stop(self._services, grace)
+                _logger.info("stopped", extra={"event": "stopped"})
+            self._stopped.set()
 
     def fail(self, error: BaseException) -> None:
         """A part of the server has died: stop with its error."""
         self._failure = self._failure or error
+        _logger.critical("a part of the server failed: %s", error, extra={"event": "failed"})
         threading.Thread(target=self.stop, name="ottla-stop", daemon=True).start()
 
     def __enter__(self) -> Self:
-        if self._grpc is None:
+        if self._listener is None:
             self.start()
         return self
 
@@ -135,46 +141,54 @@ class Server:
     ) -> None:
         self.stop()
 
-    def _register(self, server: grpc.Server) -> None:
-        pools, metrics = self._pools, self.metrics
-        assert pools is not None
-        topics = TopicCalls(self.log)
-        known = Handles(self.log)
-        batches = BatchCalls(self.log, known, self._budget, metrics, self._stopping)
-        self._records = records = RecordCalls(self.log, known, batches, self._budget, SystemClock())
-        minikafka = MiniKafkaCalls(self.log, records.producers, self._budget)
-        cluster = ClusterCalls(self.log, self._cluster or Cluster.single(str(self.address)))
-        short = {
-            name: guarded(name, getattr(calls, _snake(name)), metrics)
-            for calls in (topics, cluster)
-            for name in (method.name for method in LOG_SERVICE.methods)
-            if hasattr(calls, _snake(name))
-        }
-        partition = {
-            name: guarded(name, getattr(batches, _snake(name)), metrics)
-            for name in ("GetBounds", "GetSize", "FindByTime", "Trim", "Expire")
-        }
-        held = {
-            "Produce": guarded("Produce", records.produce, metrics, pools.appending),
-            "Poll": guarded("Poll", records.poll, metrics, pools.waiting),
-            "Fetch": guarded("Fetch", batches.fetch, metrics, pools.waiting),
-            "Wait": guarded("Wait", batches.wait, metrics, pools.waiting),
-            "Append": guarded_stream("Append", batches.append, metrics, pools.appending),
-            "Read": guarded_stream("Read", batches.read, metrics, pools.reading),
-        }
-        original = {
-            "Produce": guarded("MiniKafka.Produce", minikafka.produce, metrics, pools.appending),
-            "Poll": guarded("MiniKafka.Poll", minikafka.poll, metrics),
-        }
-        self._health = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = [LOG_SERVICE.full_name, MINIKAFKA_SERVICE.full_name]
-        for name in ["", *names]:
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        reflection.enable_server_reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME], server)
-        server.add_generic_rpc_handlers(
-            (handlers(LOG_SERVICE, short | partition | held), handlers(MINIKAFKA_SERVICE, original))
+    def _watch(self, listener: "_Listener") -> None:
+        """Look after the parts, until the server stops."""
+        while not self._stopping.wait(_LOOK_S):
+            failure = self.log.culler_failure or listener.failure()
+            if failure is not None:
+                self.fail(failure)
+                return
+
+    def _watch_metrics(self, listener: "_Listener") -> None:
+        self.metrics.watch("ottla_bytes_in_flight", "Bytes held for producers.", lambda: self._budget.used)
+        self.metrics.watch("ottla_culler_errors", "Topics whose retention fails.", lambda: len(self.log.culler_errors))
+        self.metrics.watch(
+            "ottla_connections", "Connections to this server.", lambda: connections(listener.address.port)
         )
+        for pool in listener.pools:
+            self.metrics.watch_pool(pool.what, lambda pool=pool: pool.held)  # type: ignore[misc]  # a default, not an argument
+
+
+class _Listener:
+    """The gRPC server and its threads."""
+
+    def __init__(self, where: Address, max_call_bytes: int, max_streams: int) -> None:
+        self.pools = Pools(max_streams)
+        options = [*_OPTIONS, ("grpc.max_receive_message_length", max_call_bytes)]
+        self._grpc = grpc.server(self.pools.quick, options=options)
+        self.address = where._replace(port=_bind(self._grpc, where))
+
+    def start(self, services: Services) -> None:
+        self._grpc.add_generic_rpc_handlers(services.handlers(self.pools))
+        before = set(threading.enumerate())
+        self._grpc.start()
+        self._threads = [thread for thread in set(threading.enumerate()) - before if "_serve" in thread.name]
+
+    def failure(self) -> Exception | None:
+        """What is wrong, if it does not listen any more."""
+        if self._grpc.wait_for_termination(0) and all(thread.is_alive() for thread in self._threads):
+            return None
+        return ServerError(f"the listener on {self.address} ended by itself: see the log, and start the server again")
+
+    def stop(self, services: Services, grace: float) -> None:
+        deadline = time.monotonic() + grace
+        stopped = self._grpc.stop(grace)  # from here on nothing new is taken
+        services.stop()
+        services.end_idle_streams()
+        while not stopped.wait(0.05) and time.monotonic() < deadline + 1:  # a dead listener never says that it stopped
+            services.end_idle_streams()
+        services.close()
+        self.pools.shutdown()
 
 
 def _bind(server: grpc.Server, where: Address) -> int:
@@ -185,7 +199,3 @@ def _bind(server: grpc.Server, where: Address) -> int:
     if not port:
         raise InvalidValue("address", str(where), "another program listens there, or the host is not this machine's")
     return port
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

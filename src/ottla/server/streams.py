@@ -1,4 +1,4 @@
-"""Open streams of appends: a server that stops ends those that wait for their client, and no request under way."""
+"""Open streams: a server that stops ends those that wait for their client, and no request that is under way."""
 
 import threading
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Stream:
         with self._lock:
             self._ended = True
             if not self._busy:
-                self._context.cancel()
+                self._context.cancel()  # type: ignore[no-untyped-call]  # the stubs say nothing
 
 
 class Streams:
@@ -42,12 +42,19 @@ class Streams:
 
     @contextmanager
     def opened(self, context: grpc.ServicerContext) -> Iterator[Stream]:
+        """A stream for as long as the block runs."""
         stream = Stream(context)
         self._open.add(stream)
         try:
             yield stream
         finally:
             self._open.discard(stream)
+
+    def keep(self, context: grpc.ServicerContext) -> None:
+        """A stream without a thread, for as long as its client is there."""
+        stream = Stream(context)
+        self._open.add(stream)
+        context.add_callback(lambda: self._open.discard(stream))
 
     def end(self) -> None:
         """End those that are idle; repeat it for those that were not."""

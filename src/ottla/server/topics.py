@@ -6,6 +6,7 @@ from ottla.client.log import Log
 from ottla.log.groups import GroupPositions
 from ottla.model import Topic
 from ottla.protocol.topics import decode_settings, encode_topic
+from ottla.server.cluster import Cluster, owner_of
 from ottla.v1 import log_pb2 as pb
 
 _Context = grpc.ServicerContext
@@ -14,8 +15,9 @@ _Context = grpc.ServicerContext
 class TopicCalls:
     """Topics, groups and metadata of one log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, cluster: Cluster) -> None:
         self._log = log
+        self._cluster = cluster
 
     def create_topic(self, request: pb.CreateTopicRequest, _: _Context) -> pb.Topic:
         changes = decode_settings(request.settings)
@@ -33,11 +35,15 @@ class TopicCalls:
 
     def describe_topic(self, request: pb.DescribeTopicRequest, _: _Context) -> pb.TopicDescription:
         described = self._log.describe(request.name)
+        brokers = len(self._cluster.members())
         return pb.TopicDescription(
             topic=encode_topic(described.topic),
             partitions=[
                 pb.PartitionDescription(
-                    partition=partition.index, bounds=pb.Bounds(**partition.bounds._asdict()), bytes=partition.bytes
+                    partition=partition.index,
+                    bounds=pb.Bounds(**partition.bounds._asdict()),
+                    bytes=partition.bytes,
+                    broker=owner_of(partition.index, brokers),
                 )
                 for partition in described.partitions
             ],
