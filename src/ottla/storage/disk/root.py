@@ -161,13 +161,13 @@ def _usable(path: Path) -> Iterator[None]:
 
 
 def _refuse_network_file_system(path: Path) -> None:
-    kind = _file_system(path)
+    kind = file_system(path)
     if kind.startswith(_NETWORK_FILE_SYSTEMS):
         rule = f"it is on {kind}, where locks and syncs are not to be trusted: use a local disk, or add ?network=allow"
         raise InvalidValue("folder", str(path), rule)
 
 
-def _file_system(path: Path) -> str:
+def file_system(path: Path) -> str:
     """The kind of file system a path is, or will be, on; empty where the system does not tell."""
     try:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
