@@ -6,6 +6,7 @@ from ottla.client.log import Log
 from ottla.errors import TopicRecreated, UnknownTopic
 from ottla.log.topics import TopicHandle
 from ottla.model import Topic
+from ottla.settings import TopicSettings
 from ottla.storage import PartitionStore
 
 
@@ -37,6 +38,13 @@ class Handles:
     def partition(self, request: Names) -> PartitionStore:
         """The store that a request names."""
         return self.of(request.topic, request.topic_id).partition(request.partition)
+
+    def settings_for_post(self, name: str) -> TopicSettings:
+        """The settings that a post meets: the topic's own, or those that it would be created with."""
+        try:
+            return self._log.topic(name).settings
+        except UnknownTopic:
+            return self._log.defaults
 
     def _current(self, name: str, topic_id: str) -> Topic:
         try:

@@ -5,14 +5,18 @@ import threading
 import grpc
 
 from ottla.batch import Batch, Messages, Stamp, columns_of_records
+from ottla.client.futures import SendFuture
+from ottla.client.intake import check_timestamp
 from ottla.client.log import Log
 from ottla.client.producer import Producer
 from ottla.clock import Clock
-from ottla.errors import InvalidValue, TopicRecreated
+from ottla.errors import InvalidValue, MessageTooLarge, OttlaError, TopicRecreated, UnknownPartition
+from ottla.log.topics import check_limits
 from ottla.model import Landed, Message, Record
 from ottla.server.batches import BatchCalls
 from ottla.server.budget import Budget
 from ottla.server.handles import Handles
+from ottla.settings import TopicSettings
 from ottla.v1 import log_pb2 as pb
 
 _Context = grpc.ServicerContext
@@ -27,19 +31,25 @@ _ID_BYTES = 16
 class Producers:
     """One background producer for each topic, so that single records of many clients share commits."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, handles: Handles) -> None:
         self._log = log
+        self._handles = handles
         self._lock = threading.Lock()
         self._producers: dict[str, Producer] = {}
 
     def send(self, topic: str, records: list[Record]) -> list[Landed]:
-        """Where the records landed, once they are durable; a topic that was created anew is found again."""
-        try:
-            futures = [self._of(topic).send_record(record) for record in records]
-        except TopicRecreated:
-            self._drop(topic)
-            futures = [self._of(topic).send_record(record) for record in records]
-        return [future.result() for future in futures]
+        """Where the records landed, once they are durable; a topic that was created anew is found again.
+
+        Nothing is taken of records of which one is wrong.
+        """
+        if len(records) > 1:
+            _check(records, self._handles.settings_for_post(topic))
+        while True:
+            producer = self._of(topic)
+            try:
+                return _send(producer, records)
+            except TopicRecreated:
+                self._forget(topic, producer)
 
     def _of(self, topic: str) -> Producer:
         with self._lock:
@@ -47,16 +57,40 @@ class Producers:
                 self._producers[topic] = self._log.producer(topic)
             return self._producers[topic]
 
+    def _forget(self, topic: str, producer: Producer) -> None:
+        """Let go of a producer whose topic is gone. It is not closed: others may be waiting for the same error."""
+        with self._lock:
+            if self._producers.get(topic) is producer:
+                del self._producers[topic]
+
     def close(self) -> None:
         """Send what was accepted."""
-        for topic in list(self._producers):
-            self._drop(topic)
-
-    def _drop(self, topic: str) -> None:
-        with self._lock:
-            producer = self._producers.pop(topic, None)
-        if producer is not None:
+        for producer in list(self._producers.values()):
             producer.close()
+
+
+def _send(producer: Producer, records: list[Record]) -> list[Landed]:
+    """Every outcome is waited for and seen, or an error of this call would come out of somebody else's."""
+    futures: list[SendFuture] = []
+    errors: list[BaseException] = []
+    try:
+        for record in records:
+            futures.append(producer.send_record(record))  # noqa: PERF401  (those that were taken are kept on an error)
+    except OttlaError as refusal:
+        errors.append(refusal)
+    errors += [error for future in futures if (error := future.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return [future.result() for future in futures]
+
+
+def _check(records: list[Record], settings: TopicSettings) -> None:
+    """Refuse records of which one is not what the topic takes, before any of them is sent."""
+    for record in records:
+        check_timestamp(record.timestamp_ms)
+    largest = columns_of_records(records, now_ms=0).largest()
+    if largest > settings.max_message_bytes:
+        raise MessageTooLarge("a message", largest, settings.max_message_bytes, "max_message_bytes")
 
 
 class RecordCalls:
@@ -68,24 +102,29 @@ class RecordCalls:
         self._batches = batches
         self._budget = budget
         self._clock = clock
-        self.producers = Producers(log)
+        self.producers = Producers(log, handles)
 
     def produce(self, request: pb.ProduceRequest, _: _Context) -> pb.ProduceResponse:
         records = [_decode_record(record) for record in request.records]
         if not records:
-            raise InvalidValue("records", "of no records", "give at least one")
+            raise InvalidValue("records", [], "give at least one")
         with self._budget.holding(request.ByteSize()):
-            if request.producer_id:
-                return self._produce_stamped(request, records)
+            if request.producer_id or request.sequence:
+                return self._produce_once(request, records)
             if request.expected_next or request.HasField("partition"):
                 return self._produce_together(request, records)
             return self._produce_apart(request.topic, records)
 
-    def _produce_stamped(self, request: pb.ProduceRequest, records: list[Record]) -> pb.ProduceResponse:
+    def _produce_once(self, request: pb.ProduceRequest, records: list[Record]) -> pb.ProduceResponse:
+        """All to one partition, whole or not at all, and recognised when it comes again."""
         if len(request.producer_id) != _ID_BYTES or not any(request.producer_id) or not request.HasField("partition"):
             raise InvalidValue("producer_id", request.producer_id, "give 16 random bytes, and say which partition")
         stamp = Stamp(request.producer_id, 0, request.sequence)
         batch = Batch.pack(columns_of_records(records, self._clock.now_ms()), stamp=stamp)
+        settings = self._handles.settings_for_post(request.topic)
+        if request.partition >= settings.partitions:
+            raise UnknownPartition(request.topic, request.partition, settings.partitions)
+        check_limits(batch, settings)
         handle = self._log.handle(request.topic, create=True)
         (appended,) = handle.append(request.partition, [batch], expected_next=request.expected_next or None)
         return _landed(request.partition, range(appended.first, appended.next))
@@ -101,7 +140,7 @@ class RecordCalls:
         return _landed(landed.partition, landed.numbers)
 
     def _produce_apart(self, topic: str, records: list[Record]) -> pb.ProduceResponse:
-        """Each to the partition that the topic's partitioner chooses."""
+        """Each to the partition that the topic's partitioner chooses; an error may come with some of them stored."""
         landed = self.producers.send(topic, records)
         return pb.ProduceResponse(landed=[pb.Landed(partition=one.partition, number=one.number) for one in landed])
 
@@ -111,16 +150,19 @@ class RecordCalls:
     def poll(self, request: pb.PollRequest, context: _Context) -> pb.PollResponse:
         handle = self._handles.of(request.topic)
         store = handle.partition(request.partition)
-        bounds = store.bounds()
-        start = getattr(request, "from") or bounds.first
-        if request.wait_ms and start >= bounds.next:
+        first, after = store.bounds()
+        start = max(getattr(request, "from"), first)
+        if request.wait_ms and start >= after:
             self._batches.held({store: start}, request.wait_ms / 1000, context)
         size = min(request.max_bytes or POLL_BYTES, MOST_POLL_BYTES)
         batches = store.read(start, size)
-        messages = Messages.of(request.topic, request.partition, batches, start, request.max_messages or POLL_MESSAGES)
+        first = store.bounds().first
+        messages = Messages.of(
+            request.topic, request.partition, batches, max(start, first), request.max_messages or POLL_MESSAGES
+        )
         kept = _within(messages, size)
-        after = kept[-1].number + 1 if kept else start
-        return pb.PollResponse(messages=map(encode_message, kept), next=after, first=store.bounds().first)
+        position = kept[-1].number + 1 if kept else getattr(request, "from") or start
+        return pb.PollResponse(messages=map(encode_message, kept), next=position, first=first)
 
 
 def _within(messages: Messages, max_bytes: int) -> list[Message]:
@@ -128,7 +170,8 @@ def _within(messages: Messages, max_bytes: int) -> list[Message]:
     kept: list[Message] = []
     size = 0
     for message in messages:
-        size += len(message.value or b"") + len(message.key or b"") + 64
+        headers = sum(len(name) + len(value or b"") + 16 for name, value in message.headers)
+        size += len(message.value or b"") + len(message.key or b"") + headers + 64
         if kept and size > max_bytes:
             break
         kept.append(message)
