@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,31 @@ class Catalog:
             if stored is not None:
                 return decode_topic(stored, path)
         return None
+
+    def damage(self) -> Iterator[CorruptLog]:
+        """Every topic and all metadata that are not as they were written."""
+        topics = self._root.path / "topics"
+        paths = [
+            topics / name / topic_id / "topic.json"
+            for name in _names_in(topics)
+            for topic_id in _names_in(topics / name)
+        ]
+        for path in sorted(paths) + sorted((self._root.path / "metadata").rglob(f"*{_SUFFIX}")):
+            stored = self._files.read(path)
+            decode = decode_topic if path.name == "topic.json" else _decode_metadata
+            try:
+                if stored is not None:
+                    decode(stored, path)
+            except CorruptLog as error:
+                yield error
+
+    def whole_topics(self) -> list[Topic]:
+        """The topics whose description is not damaged."""
+        found = []
+        for name in sorted(_names_in(self._root.path / "topics")):
+            with contextlib.suppress(CorruptLog):
+                found.append(self._read(name))
+        return [topic for topic in found if topic is not None]
 
     def folder(self, topic: Topic) -> Path:
         return self._root.path / "topics" / topic.name / topic.id
@@ -203,4 +228,4 @@ def _decode_metadata(stored: bytes, path: Path) -> Versioned:
 
 
 def _crc_of_metadata(value: Versioned) -> int:
-    return google_crc32c.extend(google_crc32c.value(b"%d\n" % value.version), bytes(value.data))
+    return int(google_crc32c.extend(google_crc32c.value(b"%d\n" % value.version), bytes(value.data)))

@@ -41,8 +41,9 @@ _MAGIC = b"OTLCTRL1"
 _FORM = struct.Struct("<8sQ16sQQQQQQQqI")
 _CRC = struct.Struct("<I")
 _SLOT_BYTES = 512
-_BYTES = 2 * _SLOT_BYTES
+CONTROL_BYTES = 2 * _SLOT_BYTES
 _ATTEMPTS = 100
+_NOBODYS = bytes(16)
 
 FAILED = 1
 REPLACING = 2
@@ -69,14 +70,30 @@ def new_control(incarnation: bytes, number: int = 1) -> Control:
     return Control(1, incarnation, number, 0, 0, number, number, number, 1, 0, 0)
 
 
-def read_control(files: Files, fd: int, path: Path) -> Control:
-    """The current slot. A write that is under way is waited out; two bad slots are damage."""
+def read_control(files: Files, fd: int, path: Path, *, locked: bool = False) -> Control:
+    """The current slot. A write that is under way is waited out; two bad slots are damage.
+
+    Under the lock nobody writes, so one bad slot is damage too, and it may have been the newer one: what the other
+    says is then given as that of no incarnation, so that what counts is found by reading on from it.
+    """
     for _ in range(_ATTEMPTS):
-        data = files.read_at(fd, _BYTES, 0)
+        data = files.read_at(fd, CONTROL_BYTES, 0)
         slots = [slot for slot in (_decode(data, 0), _decode(data, _SLOT_BYTES)) if slot is not None]
         if slots:
-            return max(slots)
+            newest = max(slots)
+            return newest._replace(incarnation=_NOBODYS) if locked and bad_slots(data) else newest
     raise CorruptLog(str(path), 0, "neither of its two slots is valid")
+
+
+def bad_slots(data: bytes) -> list[int]:
+    """Where in a control file, read whole and under its lock, damage is. A slot that was never used is none."""
+    bad = [at for at in (0, _SLOT_BYTES) if _decode(data, at) is None]
+    unused = bad == [0] and data[:_SLOT_BYTES] == bytes(_SLOT_BYTES) and _newest(data) == 1
+    return [] if unused else bad
+
+
+def _newest(data: bytes) -> int:
+    return max((slot.serial for at in (0, _SLOT_BYTES) if (slot := _decode(data, at)) is not None), default=0)
 
 
 def write_control(files: Files, fd: int, control: Control) -> Control:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.errors import CorruptLog, StorageFailed, StorageFull, TopicRecreated
+from ottla.errors import CorruptLog, OttlaError, TopicRecreated, Uncertain
 from ottla.model import Topic
 from ottla.storage.disk.control import (
     FAILED,
@@ -69,6 +69,10 @@ class ControlledFolder(ABC):
     def look_again(self) -> None:
         """Forget where things were: something was not there."""
 
+    def holds_messages(self) -> bool:
+        """Whether there are files with messages; asked while there is no `control`."""
+        return False
+
     def is_settled(self, control: Control, incarnation: bytes) -> bool:
         """Whether `control` can be believed as it is."""
         return control.incarnation == incarnation
@@ -78,23 +82,30 @@ class ControlledFolder(ABC):
     @contextlib.contextmanager
     def locked(self) -> Iterator[tuple[int, Control]]:
         """Hold the lock; gives the control file's descriptor and content, recovered if need be."""
-        if not self.exists():
+        try:
+            self._engine.root.handles.get(self.lock.path)
+        except FileNotFoundError:
             self._create()
         with self.held() as fd:
-            control = read_control(self.files, fd, self.lock.path)
-            incarnation = self._incarnation_of(fd)
-            if not self.is_settled(control, incarnation):
-                try:
-                    control = self.recover(fd, control, incarnation)
-                except OSError as error:
-                    raise self.failure(error) from error
-            yield fd, control
+            yield fd, self.settled(fd)
+
+    def settled(self, fd: int) -> Control:
+        """What counts, recovered if need be. The lock is held."""
+        control = read_control(self.files, fd, self.lock.path, locked=True)
+        incarnation = self._incarnation_of(fd)
+        if not self.is_settled(control, incarnation):
+            with self.failing():
+                control = self.recover(fd, control, incarnation)
+        return control
 
     @contextlib.contextmanager
     def held(self) -> Iterator[int]:
         """Hold the lock, whatever state the files are in; gives the control file's descriptor."""
         with self.lock.locked() as fd:
             self.check_alive()
+            if self.files.size(fd) < 0:  # an append would go to a file that nobody can find
+                self._engine.root.handles.drop(self.lock.path)
+                raise CorruptLog(str(self.lock.path), 0, "the file was removed while the log was open")
             yield fd
 
     def _create(self) -> None:
@@ -103,7 +114,9 @@ class ControlledFolder(ABC):
             self.check_alive()
             if self.exists():
                 return
+            self._check_unused()
             self.files.make_folder(self.folder)
+            self.files.sync_folder(self.folder.parent)  # a creator that was killed may have made it, and not synced it
             self.create_files()
             temporary = self.folder / "control.new"
             fd = self.files.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -115,6 +128,11 @@ class ControlledFolder(ABC):
             self.files.rename(temporary, self.lock.path)
             self.files.sync_folder(self.folder)
 
+    def _check_unused(self) -> None:
+        """A folder that holds messages and no control file lost it: what counts in it must not be guessed at."""
+        if self.holds_messages() and not self.exists():
+            raise CorruptLog(str(self.lock.path), 0, "the file is missing, but there are messages")
+
     def exists(self) -> bool:
         """Whether anything was ever appended."""
         return self.lock.path.exists()
@@ -125,21 +143,32 @@ class ControlledFolder(ABC):
         try:
             handle = self._engine.root.handles.get(self.lock.path)
         except FileNotFoundError:
+            self._check_unused()
             return None
         control = read_control(self.files, handle.fd, self.lock.path)
         incarnation = self._incarnation_of(handle.fd)
         if self.is_settled(control, incarnation):
             return control
-        if not self._engine.root.read_only:
+        if control.incarnation == incarnation and not self._engine.root.read_only:
             with self.locked() as (_, control):
                 return control
-        if self._believed is None or self._believed[0] != control.serial:
-            self._believed = (control.serial, self.rescued(control, incarnation))
+        return self._believe(handle.fd, control, incarnation)
+
+    def _believe(self, fd: int, control: Control, incarnation: bytes) -> Control:
+        """What the next to hold the lock will find; it publishes that before it appends anything."""
+        while self._believed is None or self._believed[0] != control.serial:
+            found = self.rescued(control, incarnation)
+            again = read_control(self.files, fd, self.lock.path)
+            if again.serial == control.serial:
+                self._believed = (control.serial, found)
+            elif self.is_settled(again, incarnation):
+                return again
+            control = again
         return self._believed[1]
 
     def retrying(self, attempt: Callable[[Control], _T], empty: _T) -> _T:
         """Read from a snapshot; when a file of it was removed or replaced meanwhile, from a newer one."""
-        tries = _ATTEMPTS
+        failures = 0
         while True:
             control = self.control()
             if control is None:
@@ -147,17 +176,20 @@ class ControlledFolder(ABC):
             try:
                 return attempt(control)
             except (FileNotFoundError, CorruptLog) as error:
-                tries -= 1
+                failures += 1
                 self._believed = None
                 self.look_again()
                 now = self.control()
                 moved = now is None or now.layout != control.layout or now.first != control.first
-                if not tries or not moved:
+                if failures == _ATTEMPTS or (failures > 1 and not moved):
                     raise _missing(error) from error
+            except OSError as error:
+                raise self.failure(error) from error
 
     def check_alive(self) -> None:
         self._engine.check_open()
         if not self._engine.catalog.is_current(self._topic):
+            self._engine.let_go(self.folder)
             raise TopicRecreated(self._topic.name, self._topic.id)
 
     def _incarnation_of(self, fd: int) -> bytes:
@@ -169,22 +201,14 @@ class ControlledFolder(ABC):
 
     def opened(self, path: Path) -> tuple[OpenFile, int]:
         """A file and its size, opened again if it was replaced since it was opened."""
-        handle = self._engine.segments.get(path)
-        size = self.files.size(handle.fd)
-        if size < 0:
-            self._engine.segments.drop(path)
-            handle = self._engine.segments.get(path)
-            size = self.files.size(handle.fd)
-        return handle, size
+        return self._engine.segments.sized(path)
 
     def write_behind(self, handle: OpenFile, parts: Sequence[Buffer], control: Control) -> int:
         """Write behind the published end, and publish nothing; returns the new end."""
         try:
             return self.files.write_at(handle.fd, parts, control.end)
         except OSError as error:
-            with contextlib.suppress(OSError):  # the next commit cuts it otherwise
-                self.files.truncate(handle.fd, control.end)
-            raise self.failure(error) from error
+            raise self._taken_back(handle, control, error) from error
 
     def sync_active(self, fd: int, handle: OpenFile, control: Control) -> None:
         """A failed sync is final: a second one would succeed, and the bytes would be gone."""
@@ -193,8 +217,26 @@ class ControlledFolder(ABC):
         except OSError as error:
             with contextlib.suppress(OSError):
                 write_control(self.files, fd, control._replace(failed=control.failed | FAILED))
-                self.files.truncate(handle.fd, control.end)
-            raise self.failure(error) from error
+            raise self._taken_back(handle, control, error) from error
+
+    def publish(self, fd: int, handle: OpenFile, control: Control, new: Control) -> Control:
+        """Publish what was written behind the end of *control*."""
+        try:
+            return write_control(self.files, fd, new)
+        except OSError as error:
+            now = read_control(self.files, fd, self.lock.path)
+            if now.serial > control.serial:  # it failed, and is there all the same: readers see it already
+                return now
+            raise self._taken_back(handle, control, error) from error
+
+    def _taken_back(self, handle: OpenFile, control: Control, error: OSError) -> OttlaError:
+        """Cut what was not published, for good: whole batches behind the end would count after a restart."""
+        try:
+            self.files.truncate(handle.fd, control.end)
+            self.files.sync(handle.fd)
+        except OSError:
+            return Uncertain("an append", f"the disk answered {error.strerror or error}, and to taking it back too")
+        return self.failure(error)
 
     def flush(self) -> None:
         """Make what was appended without a sync durable; for `sync="interval"`."""
@@ -203,16 +245,27 @@ class ControlledFolder(ABC):
         try:
             self.files.sync(handle.fd)
         except OSError as error:
-            with self.locked() as (fd, current):
+            with self.locked() as (fd, current), self.failing():
                 if current.active == control.active:
                     write_control(self.files, fd, current._replace(failed=current.failed | FAILED))
             raise self.failure(error) from error
-        with self.locked() as (fd, current):
+        with self.locked() as (fd, current), self.failing():
             if current.active == control.active and current.synced < control.end:
                 write_control(self.files, fd, current._replace(synced=control.end, synced_next=control.next))
 
-    def failure(self, error: OSError) -> StorageFull | StorageFailed:
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """Turn the operating system's errors into ours."""
+        try:
+            yield
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def failure(self, error: OSError) -> OttlaError:
         """An operating system's error in our words."""
+        if isinstance(error, FileNotFoundError):
+            self.check_alive()  # a topic that is deleted in the middle of a commit
+            return _missing(error)
         return storage_error(error, self.folder)
 
 

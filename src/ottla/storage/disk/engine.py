@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from ottla.errors import Closed, InvalidValue, OttlaError, ReadOnly, TopicRecreated, UnknownPartition
+from ottla.errors import Closed, InvalidValue, ReadOnly, TopicRecreated, UnknownPartition
 from ottla.model import Topic
 from ottla.settings import TopicSettings
 from ottla.storage.contract import EngineOptions, PartitionStore, Versioned
@@ -77,6 +77,7 @@ class DiskEngine(Generic[P]):
         self._waiting = 0
         self._unsynced: dict[Committed, float] = {}
         self._syncer: threading.Thread | None = None
+        self._closing = False
 
     # Topics and metadata
 
@@ -108,8 +109,9 @@ class DiskEngine(Generic[P]):
             self.catalog.remove(topic)
             self.removed(topic)
         self.catalog.empty_trash()
-        for key in [key for key in self._partitions if key[0] == topic.id]:
+        for key in [key for key in list(self._partitions) if key[0] == topic.id]:
             self._partitions.pop(key, None)
+        self.let_go(self.catalog.folder(topic))
         self._notify()
 
     def partition(self, topic: Topic, index: int) -> P:
@@ -150,6 +152,11 @@ class DiskEngine(Generic[P]):
     def committed(self, topic: Topic) -> Iterable[Committed]:
         """Everything of a topic that commits are made to."""
         raise NotImplementedError
+
+    def let_go(self, folder: Path) -> None:
+        """Close what is open below a folder that was deleted: the disk has the space only then."""
+        self.segments.drop_below(folder)
+        self.root.handles.drop_below(folder)
 
     def removed(self, topic: Topic) -> None:
         """The topic was just deleted; the root's lock and its own locks are still held."""
@@ -192,13 +199,13 @@ class DiskEngine(Generic[P]):
     def _sync_later(self) -> None:
         while True:
             with self._changed:
-                if self._closed or not self._unsynced:
+                if self._closing or not self._unsynced:
                     self._syncer = None
                     return
                 due = min(self._unsynced.values())
                 self._changed.wait(max(0.0, due - time.monotonic()))
                 now = time.monotonic()
-                ready = [] if self._closed else [each for each, at in self._unsynced.items() if at <= now]
+                ready = [] if self._closing else [each for each, at in self._unsynced.items() if at <= now]
                 for committed in ready:
                     del self._unsynced[committed]
             for committed in ready:
@@ -209,12 +216,18 @@ class DiskEngine(Generic[P]):
             committed.flush()
         except TopicRecreated:
             pass
-        except (OttlaError, OSError):
+        except Exception:  # noqa: BLE001  (a thread that dies would sync nothing any more)
             _log.exception("%s could not be synced: what it took since the last sync may be lost", committed.folder)
 
     # Life
 
     def close(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            syncer = self._syncer
+        if syncer is not None:
+            syncer.join()
         with self._changed:
             unsynced = [] if self._closed else list(self._unsynced)
             self._unsynced.clear()

@@ -66,42 +66,33 @@ class GroupCommit:
         """After a fork: the requests of the parent's threads are the parent's."""
         self._mutex = threading.Lock()
         self._queue: list[Request] = []
-        self._leading = False
-        """Somebody leads, or was woken to."""
-        self._busy = False
-        """A commit is under way."""
+        self._leader: Request | None = None
+        """The request whose thread commits, or was woken to."""
 
     def append(self, batches: Sequence[Batch], expected_next: int | None, partition: int) -> list[Appended]:
         """Append to *partition*, one of those that share this commit, as `PartitionStore.append` says."""
         request = Request(batches, expected_next, partition)
-        with self._mutex:
-            self._queue.append(request)
-            leads, self._leading = not self._leading, True
-            if not leads:
-                request.queue_up()
-        if not leads:
-            self._follow(request)
-        if not request.finished:
-            self._lead()
+        try:
+            with self._mutex:
+                self._queue.append(request)
+                if self._leader is None:
+                    self._leader = request
+                else:
+                    request.queue_up()
+            if self._leader is not request:
+                request.wait()
+            if not request.finished:
+                self._lead(request)
+        except BaseException:  # Ctrl-C may come anywhere: whoever leads next must not be one who has left
+            self._leave(request)
+            raise
         return request.outcome()
 
-    def _follow(self, request: Request) -> None:
+    def _lead(self, own: Request) -> None:
+        taken = [own]
         try:
-            request.wait()
-        except BaseException:  # Ctrl-C: whoever leads next must not be one who has left
             with self._mutex:
-                if request in self._queue:
-                    chosen = self._queue[0] is request and not self._busy
-                    self._queue.remove(request)
-                    if chosen:
-                        self._pass_on()
-            raise
-
-    def _lead(self) -> None:
-        with self._mutex:
-            self._busy = True
-            taken = self._take()
-        try:
+                taken = self._take()
             self._commit(taken)
         except BaseException as error:
             for request in taken:
@@ -109,16 +100,19 @@ class GroupCommit:
                     request.error = error if isinstance(error, Exception) else _interrupted(error)
             raise
         finally:
-            with self._mutex:
-                self._busy = False
-                self._pass_on()
+            self._leave(own)
             for request in taken[1:]:
                 request.wake()
 
-    def _pass_on(self) -> None:
-        self._leading = bool(self._queue)
-        if self._queue:
-            self._queue[0].wake()
+    def _leave(self, request: Request) -> None:
+        """Take back what was not begun, and pass on the lead."""
+        with self._mutex:
+            if request in self._queue:
+                self._queue.remove(request)
+            if self._leader is request:
+                self._leader = self._queue[0] if self._queue else None
+                if self._leader is not None:
+                    self._leader.wake()
 
     def _take(self) -> list[Request]:
         """The first request, which is the leader's own, and those behind it that fit."""

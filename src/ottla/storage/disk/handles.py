@@ -69,6 +69,16 @@ class OpenFiles:
                     self._recent.popitem(last=False)
             return handle
 
+    def sized(self, path: Path) -> tuple[OpenFile, int]:
+        """The file that has this name now, and its size: opened again if it was replaced since it was opened."""
+        handle = self.get(path)
+        size = self._files.size(handle.fd)
+        if size < 0:
+            self.drop(path)
+            handle = self.get(path)
+            size = self._files.size(handle.fd)
+        return handle, size
+
     def _opened(self, path: Path) -> OpenFile:
         try:
             return OpenFile(self._files, path, self._flags)

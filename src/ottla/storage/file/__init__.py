@@ -7,6 +7,7 @@ control                    what is acknowledged (`ottla.storage.disk.control`)
 <first>.producers          the producers' table at the start of that segment
 <first>-<end>.parquet      a compacted run in place of segments; `end` is the number after its last
 <first>-<end>.gap          messages that `repair` could not save, and why
+compacting                 locked by the compaction that is at work
 """
 
 from ottla.storage.file.engine import FileEngine, open_file

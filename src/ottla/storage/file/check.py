@@ -4,27 +4,31 @@ Nothing is changed here. `ottla.storage.file.mend` uses the same findings to set
 """
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
-from ottla.batch import HEADER_BYTES, Batch, unpack_header
-from ottla.batch.header import MAGIC
+from ottla.batch import Batch
 from ottla.errors import CorruptBatch, CorruptLog
 from ottla.model import Damage, Topic
-from ottla.storage.disk.control import Control
+from ottla.storage.disk.control import CONTROL_BYTES, Control, bad_slots
 from ottla.storage.disk.files import Files
-from ottla.storage.file import runs
-from ottla.storage.file.layout import Layout, Piece
+from ottla.storage.file.layout import Piece, log_path, pieces_of
+from ottla.storage.file.runfile import firsts_of, read_group
+from ottla.storage.file.runs import checked_footer
+from ottla.storage.file.salvage import salvaged, unpublished
 from ottla.storage.file.tail import load_tail
+from ottla.storage.file.walk import look
 
 if TYPE_CHECKING:
     from ottla.storage.file.engine import FileEngine
     from ottla.storage.file.partition import FilePartition
 
-_CHUNK_BYTES = 4 * 2**20
+_LOOKS = 5
+_PAUSE_S = 0.002
 
 
 @dataclass
@@ -37,152 +41,215 @@ class Span:
     stop: int
 
 
+class Bad(NamedTuple):
+    """One bad place of a piece."""
+
+    position: int
+    reason: str
+    lost: range | None
+    """The numbers that are lost there, if any are."""
+
+
 @dataclass
 class Finding:
     """What one piece, or the place where one should be, turned out to be."""
 
     piece: Piece
     good: list[Span] = field(default_factory=list)
-    bad: list[tuple[int, str]] = field(default_factory=list)
-    """Positions and reasons."""
+    bad: list[Bad] = field(default_factory=list)
 
-    def lost(self) -> Iterator[range]:
-        """The numbers of the piece that no good span holds."""
-        number = self.piece.first
-        for span in self.good:
-            if span.first > number:
-                yield range(number, span.first)
-            number = span.end
-        if number < self.piece.end:
-            yield range(number, self.piece.end)
+    def add_good(self, first: int, end: int, start: int, stop: int) -> None:
+        last = self.good[-1] if self.good else None
+        if last is not None and (last.end, last.stop) == (first, start):
+            last.end, last.stop = end, stop
+        else:
+            self.good.append(Span(first, end, start, stop))
+
+    def add_bad(self, place: tuple[int, str], first: int, end: int) -> None:
+        self.bad.append(Bad(*place, range(first, end) if first < end else None))
 
 
 def verify(engine: "FileEngine") -> Iterator[Damage]:
     """All damage in all topics."""
-    for topic in engine.topics():
+    yield from (described(engine, error) for error in engine.catalog.damage())
+    for topic in engine.catalog.whole_topics():
         for index in range(topic.settings.partitions):
-            yield from verify_partition(engine.partition(topic, index), topic)
+            yield from _verify_partition(engine.partition(topic, index), topic)
 
 
-def verify_partition(partition: "FilePartition", topic: Topic) -> Iterator[Damage]:
-    """All damage in one partition."""
-    if not partition.exists():
+def described(engine: "FileEngine", error: CorruptLog) -> Damage:
+    """Damage to a topic's description, or to metadata, which belong to no partition."""
+    place = Path(error.path).relative_to(engine.root.path).parts
+    topic = place[1] if place[0] == "topics" else ""
+    return Damage(topic=topic, partition=None, path=error.path, position=error.position, reason=error.reason)
+
+
+def _verify_partition(partition: "FilePartition", topic: Topic) -> Iterator[Damage]:
+    if not partition.exists() and not partition.holds_messages():
         return
-    control = None
+    yield from (
+        Damage(topic=topic.name, partition=partition.index, path=str(partition.lock.path), position=at, reason=reason)
+        for at, reason in control_damage(partition)
+    )
+    control, stale = _looked_up(partition)
+    if stale is None:
+        yield from (_damage_of(error, topic, partition.index) for error in producers_damage(partition, control))
+    number = control.first
+    while True:
+        try:
+            for finding in examine(partition, control, number, stale):
+                yield from damages(finding, topic, partition.index)
+                number = finding.piece.end
+        except FileNotFoundError:  # it was removed, or compacted, while this looked
+            control, stale = _looked_up(partition)
+            number = max(number, control.first)
+        else:
+            return
+
+
+def _looked_up(partition: "FilePartition") -> tuple[Control, set[Path] | None]:
+    """What counts; and, if that had to be found out from the segments alone, those of them that do not."""
     try:
         control = partition.control()
         assert control is not None
+    except CorruptLog:
+        return salvaged(partition), {file.path for file in unpublished(partition)}
+    return control, None
+
+
+def _damage_of(error: CorruptLog, topic: Topic, index: int) -> Damage:
+    return Damage(topic=topic.name, partition=index, path=error.path, position=error.position, reason=error.reason)
+
+
+def control_damage(partition: "FilePartition") -> list[tuple[int, str]]:
+    """Where the control file is damaged. A write that is under way looks like that too, but not for long."""
+    for _ in range(_LOOKS):
+        data = partition.files.read(partition.lock.path)
+        if data is None:
+            return [(0, "the file is missing")]
+        bad = bad_slots(data[:CONTROL_BYTES])
+        if not bad:
+            break
+        time.sleep(_PAUSE_S)
+    both = "neither of its two slots is valid"
+    return [(0, both)] if len(bad) > 1 else [(at, "one of its two slots is not valid") for at in bad]
+
+
+def producers_damage(partition: "FilePartition", control: Control) -> list[CorruptLog]:
+    """What is wrong with the producers' table that the next append needs."""
+    try:
         load_tail(partition.files, partition.folder, control.active)
     except CorruptLog as error:
-        yield Damage(
-            topic=topic.name, partition=partition.index, path=error.path, position=error.position, reason=error.reason
-        )
-    if control is None:
-        return
-    for finding in examine(partition, control):
-        yield from damages(finding, topic, partition.index)
+        return [error]
+    return []
 
 
 def damages(finding: Finding, topic: Topic, index: int) -> Iterator[Damage]:
     """One damage for each bad place, with the numbers that are lost with it."""
-    lost = list(finding.lost())
-    for number, (position, reason) in enumerate(finding.bad):
+    for position, reason, lost in finding.bad:
         yield Damage(
             topic=topic.name,
             partition=index,
             path=str(finding.piece.path),
             position=position,
             reason=reason,
-            lost=lost[number] if number < len(lost) else None,
+            lost=lost,
         )
 
 
-def examine(partition: "FilePartition", control: Control) -> Iterator[Finding]:
-    """Every piece in order, and a finding for every stretch of numbers that no file holds."""
-    number = control.first
-    for piece in Layout(partition.folder, control.active, control.next, control.first).pieces:
+def examine(
+    partition: "FilePartition", control: Control, number: int, stale: set[Path] | None = None
+) -> Iterator[Finding]:
+    """Every piece in order from *number*, and a finding for every stretch of numbers that no file holds.
+
+    With *stale*, segments that do not count, *control* was salvaged, and its active segment does not exist yet.
+    """
+    folder, files = partition.folder, partition.files
+    for piece in pieces_of(folder, control.active, control.next, number, stale or ()):
         if piece.first > number:
-            hole = Piece(number, piece.first, "log", partition.folder)
-            yield Finding(hole, bad=[(0, f"no file holds messages {number} to {piece.first - 1}")])
+            yield _hole(Piece(number, piece.first, "log", log_path(folder, number)), "no file holds these messages")
         number = max(number, piece.end)
         if piece.kind == "log":
             active = piece.first == control.active
-            yield examine_log(partition.files, piece, control.end if active else None)
+            yield examine_log(files, piece, control.end if active else None)
         elif piece.kind == "parquet":
-            yield examine_run(piece)
+            yield examine_run(files, piece)
+    path = log_path(folder, control.active)
+    if stale is None and not path.exists():
+        yield _hole(Piece(control.active, control.next, "log", path), "the active segment is missing")
 
 
-def examine_log(files: Files, piece: Piece, end: int | None) -> Finding:
-    """Every batch of a segment up to *end*, or to its last byte; damage is stepped over to the next whole batch."""
-    fd = files.open(piece.path, os.O_RDONLY)
-    try:
-        size = files.size(fd)
-        finding = Finding(piece)
-        _walk(files, fd, size if end is None else min(end, size), finding)
-    finally:
-        files.close(fd)
-    if end is not None and size < end:
-        finding.bad.append((size, f"it ends there, but {end} bytes were acknowledged"))
-    elif not finding.bad and list(finding.lost()):
-        finding.bad.append((size, f"it ends before message {piece.end}"))
+def _hole(piece: Piece, reason: str) -> Finding:
+    finding = Finding(piece)
+    finding.add_bad((0, reason), piece.first, piece.end)
     return finding
 
 
-def _walk(files: Files, fd: int, limit: int, finding: Finding) -> None:
-    position, number = 0, finding.piece.first
-    while position < limit:
-        try:
-            batch = _read_whole(files, fd, position, limit)
-            if not number <= batch.first_number <= batch.next_number <= finding.piece.end:
-                raise CorruptBatch(f"message {batch.first_number} stands where {number} should")  # noqa: TRY301
-        except CorruptBatch as error:
-            finding.bad.append((position, error.reason))
-            position = _next_magic(files, fd, position + len(MAGIC), limit)
-            continue
-        spans = finding.good
-        if spans and spans[-1].end == batch.first_number and spans[-1].stop == position:
-            spans[-1].end, spans[-1].stop = batch.next_number, position + batch.size
+def examine_log(files: Files, piece: Piece, end: int | None) -> Finding:
+    """Every batch of a segment up to *end*, or to its last message; damage is stepped over to the next whole batch."""
+    finding = Finding(piece)
+    fd = files.open(piece.path, os.O_RDONLY)
+    try:
+        size = files.size(fd)
+        number = _walk(files, fd, size if end is None else min(end, size), finding)
+    finally:
+        files.close(fd)
+    if number < piece.end and end is not None and size < end:
+        finding.bad.pop()
+        finding.add_bad((size, f"it ends there, but {end} bytes were acknowledged"), number, piece.end)
+    return finding
+
+
+def _walk(files: Files, fd: int, limit: int, finding: Finding) -> int:
+    """Fill in the finding; returns the number that was reached."""
+    piece, position, number = finding.piece, 0, finding.piece.first
+    bad: tuple[int, str] | None = None
+    while position < limit and number < piece.end:
+        found, step = look(files, fd, position, limit)
+        if isinstance(found, Batch):
+            found = _judged(found, number, piece.end)
+        if isinstance(found, str):
+            bad = bad or (position, found)
         else:
-            spans.append(Span(batch.first_number, batch.next_number, position, position + batch.size))
-            if batch.first_number > number and not finding.bad:
-                finding.bad.append((position, f"message {batch.first_number} stands where {number} should"))
-        position, number = position + batch.size, batch.next_number
+            if found.first_number > number:
+                bad = bad or (position, f"message {found.first_number} stands where {number} should")
+            if bad is not None:
+                finding.add_bad(bad, number, found.first_number)
+                bad = None
+            finding.add_good(found.first_number, found.next_number, position, position + step)
+            number = found.next_number
+        position += step
+    if number < piece.end:
+        finding.add_bad(bad or (limit, f"it ends before message {piece.end}"), number, piece.end)
+    return number
 
 
-def _read_whole(files: Files, fd: int, position: int, limit: int) -> Batch:
-    header = unpack_header(files.read_at(fd, min(HEADER_BYTES, limit - position), position))
-    if position + header.size > limit:
-        raise CorruptBatch(f"a batch of {header.size} bytes ends beyond byte {limit}")
-    batch = Batch.parse(files.read_at(fd, header.size, position))
-    batch.columns()
+def _judged(batch: Batch, number: int, end: int) -> Batch | str:
+    """The batch, or what is wrong with it where *number* is expected."""
+    if not number <= batch.first_number < batch.next_number <= end:
+        return f"message {batch.first_number} stands where {number} should"
+    try:
+        batch.check()
+    except CorruptBatch as error:
+        return error.reason
     return batch
 
 
-def _next_magic(files: Files, fd: int, position: int, limit: int) -> int:
-    """Where the next batch may start, after damage."""
-    while position < limit:
-        chunk = files.read_at(fd, min(_CHUNK_BYTES, limit - position), position)
-        found = chunk.find(MAGIC)
-        if found >= 0:
-            return position + found
-        position += max(len(chunk) - len(MAGIC) + 1, 1)
-    return limit
-
-
-def examine_run(piece: Piece) -> Finding:
+def examine_run(files: Files, piece: Piece) -> Finding:
     """Every row group of a run, with its checksums and numbers."""
     finding = Finding(piece)
+    fd = files.open(piece.path, os.O_RDONLY)
     try:
-        counts = runs.row_counts(piece)
-    except (CorruptLog, OSError) as error:
-        finding.bad.append((0, str(error)))
-        return finding
-    number = piece.first
-    for group, rows in enumerate(counts):
-        try:
-            runs.check_row_group(piece, group, number)
-            finding.good.append(Span(number, number + rows, group, group + 1))
-        except (CorruptLog, pa.ArrowException, OSError) as error:
-            finding.bad.append((0, f"row group {group}: {error}"))
-        number += rows
+        footer = checked_footer(files, fd, piece)
+        firsts = firsts_of(footer, piece.first)
+        for group, (first, end) in enumerate(pairwise(firsts)):
+            try:
+                read_group(files, fd, piece.path, footer, group, first).validate(full=True)
+                finding.add_good(first, end, group, group + 1)
+            except CorruptLog as error:
+                finding.add_bad((error.position, error.reason), first, end)
+    except CorruptLog as error:
+        finding.add_bad((error.position, error.reason), piece.first, piece.end)
+    finally:
+        files.close(fd)
     return finding

@@ -1,8 +1,11 @@
 """Which files hold a partition's messages: segments, compacted runs and known gaps, in order of numbers."""
 
 import bisect
+import errno
 import os
 import re
+from collections.abc import Container, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
 
@@ -16,6 +19,15 @@ class Piece(NamedTuple):
 
     first: int
     end: int
+    kind: Kind
+    path: Path
+
+
+class Found(NamedTuple):
+    """A file by its name alone, which does not tell where a segment ends."""
+
+    first: int
+    end: int | None
     kind: Kind
     path: Path
 
@@ -36,36 +48,73 @@ def range_path(folder: Path, first: int, end: int, kind: Literal["parquet", "gap
     return folder / f"{first:020d}-{end:020d}.{kind}"
 
 
-def find_files(folder: Path) -> list[tuple[int, int | None, Kind, Path]]:
-    """Every file that holds messages, by first number; the end is `None` for segments."""
-    found: list[tuple[int, int | None, Kind, Path]] = []
+def find_files(folder: Path) -> list[Found]:
+    """Every file that holds messages, by first number; of several with the same, the longest first."""
+    found: list[Found] = []
     for name in os.listdir(folder):
         if match := _NAME.fullmatch(name):
             first, end = match[1], match[2]
             kind = cast("Kind", match[3])
             if (end is None) == (kind == "log"):
-                found.append((int(first), None if end is None else int(end), kind, folder / name))
-    return sorted(found, key=lambda file: file[0])
+                found.append(Found(int(first), None if end is None else int(end), kind, folder / name))
+    return sorted(found, key=lambda file: (file.first, -(file.end or 0)))
 
 
-class Layout:
-    """The pieces of a partition, dense from the oldest to the active segment.
+def uncovered(files: Iterable[Found]) -> tuple[list[Found], list[Found]]:
+    """The files that count, and those that lie within a run or a gap: leftovers of what made it."""
+    kept: list[Found] = []
+    leftover: list[Found] = []
+    reach = 0
+    for file in files:
+        if file.first < reach:
+            leftover.append(file)
+        else:
+            kept.append(file)
+            reach = file.end or 0
+    return kept, leftover
+
+
+def leftovers(folder: Path, active: int, first: int) -> list[Path]:
+    """What killed processes left in a partition's folder: files that hold nothing of it, and unfinished ones.
+
+    Nobody else may be at work there: the lock is held.
+    """
+    found = find_files(folder)
+    published = [file for file in found if (file.end or file.first) <= active]
+    kept, gone = uncovered(published)
+    ends = [file.end or following.first for file, following in pairwise(kept)]
+    below = [file for file, end in zip(kept, ends, strict=False) if end <= first]
+    beyond = [file for file in found if file.kind == "log" and file.first > active]
+    paths = [file.path for file in (*gone, *below, *beyond)]
+    names = {file.first for file in (*gone, *below)} - {file.first for file in kept if file not in below}
+    paths += [path for name in sorted(names) for path in (index_path(folder, name), producers_path(folder, name))]
+    return paths + [folder / name for name in os.listdir(folder) if name.startswith("~")]
+
+
+def pieces_of(folder: Path, active: int, next_number: int, first: int, without: Container[Path] = ()) -> list[Piece]:
+    """What the files say: the pieces that hold anything from *first* on, and the active segment if it is there.
 
     A file beyond the active segment is a roll that was never published. Where a run or a gap covers a
     segment, the segment is a leftover of the compaction or repair that replaced it.
     """
+    files = [file for file in find_files(folder) if file.path not in without]
+    kept, _ = uncovered(file for file in files if (file.end or file.first) <= active)
+    last = next_number if kept and kept[-1].first == active else active
+    ends = [file.first for file in kept[1:]] + [last]
+    pieces = [
+        Piece(file.first, following if file.end is None else file.end, file.kind, file.path)
+        for file, following in zip(kept, ends, strict=bool(kept))
+    ]
+    return [piece for piece in pieces if piece.end > first or piece.first == active]
+
+
+class Layout:
+    """The pieces of a partition, from the oldest to the active segment, which is always the last."""
 
     def __init__(self, folder: Path, active: int, next_number: int, first: int) -> None:
-        files = [file for file in find_files(folder) if file[0] <= active]
-        covered = [(start, end) for start, end, _, _ in files if end is not None and end <= active]
-        kept = [file for file in files if file[2] != "log" or not any(a <= file[0] < b for a, b in covered)]
-        kept = [file for file in kept if file[1] is None or file[1] <= active]
-        ends = [file[0] for file in kept[1:]] + [next_number]
-        pieces = [
-            Piece(start, following if end is None else end, kind, path)
-            for (start, end, kind, path), following in zip(kept, ends, strict=True)
-        ]
-        self.pieces = [piece for piece in pieces if piece.end > first or piece.first == active]
+        self.pieces = pieces_of(folder, active, next_number, first)
+        if not self.pieces or self.pieces[-1].first != active:
+            raise FileNotFoundError(errno.ENOENT, "the active segment is missing", str(log_path(folder, active)))
         self._firsts = [piece.first for piece in self.pieces]
 
     def at(self, number: int) -> int:

@@ -9,7 +9,7 @@ publish the new end. A batch is acknowledged when its end is published and never
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,16 @@ from ottla.storage.disk.control import Control, write_control
 from ottla.storage.disk.controlled import ControlledFolder
 from ottla.storage.disk.groupcommit import GroupCommit, Request
 from ottla.storage.disk.handles import OpenFile
-from ottla.storage.file import compaction
-from ottla.storage.file.layout import Piece, find_files, index_path, log_path, producers_path
+from ottla.storage.disk.lock import LockedFile
+from ottla.storage.file import compaction, removal
+from ottla.storage.file.layout import find_files, index_path, leftovers, log_path, producers_path
 from ottla.storage.file.reader import Reader
 from ottla.storage.file.rescue import rescued
 from ottla.storage.file.tail import Tail, caught_up
-from ottla.storage.producers import Admission
+from ottla.storage.producers import Admission, Producers
 
 if TYPE_CHECKING:
-    from ottla.storage.disk.engine import DiskEngine
+    from ottla.storage.file.engine import FileEngine
 
 _log = logging.getLogger("ottla")
 
@@ -39,12 +40,16 @@ _log = logging.getLogger("ottla")
 class FilePartition(ControlledFolder):
     """One partition's folder. Safe from many threads and processes, and across forks."""
 
-    def __init__(self, engine: "DiskEngine[FilePartition]", topic: Topic, index: int) -> None:
+    def __init__(self, engine: "FileEngine", topic: Topic, index: int) -> None:
         super().__init__(engine, topic, engine.catalog.folder(topic) / str(index))
         self.index = index
+        self.runs = engine.runs
+        self.segments = engine.segments
+        self.handles = engine.root.handles
         self._group = GroupCommit(self._commit)
-        self.reader = Reader(engine.files, engine.segments, self.folder)
+        self.reader = Reader(engine.files, engine.segments, engine.runs, self.folder)
         self._tail: Tail | None = None
+        self._compaction = LockedFile(engine.root.handles, self.folder / "compacting")
         forks.register(self)
 
     def forget(self) -> None:
@@ -59,12 +64,11 @@ class FilePartition(ControlledFolder):
         return self._group.append(batches, expected_next, self.index)
 
     def _commit(self, requests: Sequence[Request]) -> None:
-        with self.locked() as (fd, found):
+        with self.locked() as (fd, found), self.failing():
             settings = self._engine.catalog.topic(self._topic.name).settings
-            control = self._prepared(fd, found, settings)
-            assert self._tail is not None
+            control, tail = self._prepared(fd, found, settings)
             now_ms = max(self._engine.clock.now_ms(), control.append_ms)
-            admission = Admission(self._tail.producers, control.next, now_ms)
+            admission = Admission(tail.producers, control.next, now_ms)
             admitted = []
             for request in requests:
                 try:
@@ -79,17 +83,25 @@ class FilePartition(ControlledFolder):
         if admission.batches:
             self._engine.appended(self, settings)
 
-    def _prepared(self, fd: int, control: Control, settings: TopicSettings) -> Control:
+    def _prepared(self, fd: int, control: Control, settings: TopicSettings) -> tuple[Control, Tail]:
         """Nothing behind the published end, the tail known, and room in the active segment."""
-        self._tail = caught_up(self._tail, control, self.files, self._engine.segments, self.folder)
-        oldest_ms = self._tail.index.first_ms
+        tail = self.caught_up(control)
+        oldest_ms = tail.index.first_ms
         by_size = control.end >= settings.roll_bytes
         by_age = (
             oldest_ms is not None
             and settings.roll_ms is not None
             and (self._engine.clock.now_ms() - oldest_ms >= settings.roll_ms)
         )
-        return self.roll(fd, control) if control.failed or (control.end and (by_size or by_age)) else control
+        if control.failed or (control.end and (by_size or by_age)):
+            control = self.roll(fd, control)
+            tail = self.caught_up(control)
+        return control, tail
+
+    def caught_up(self, control: Control) -> Tail:
+        """What is known at the published end. The lock is held."""
+        self._tail = caught_up(self._tail, control, self.files, self.segments, self.folder)
+        return self._tail
 
     def _store(self, fd: int, control: Control, admission: Admission, settings: TopicSettings, now_ms: int) -> None:
         segment = self.active_file(control)
@@ -98,20 +110,18 @@ class FilePartition(ControlledFolder):
         end = self.write_behind(segment, parts, control)
         if durable:
             self.sync_active(fd, segment, control)
-        try:
-            write_control(self.files, fd, control._replace(
-                end=end, next=admission.next_number, append_ms=now_ms,
-                synced=end if durable else control.synced,
-                synced_next=admission.next_number if durable else control.synced_next,
-            ))  # fmt: skip
-        except OSError as error:
-            raise self.failure(error) from error
-        tail = self._tail
+        tail, self._tail = self._tail, None  # whatever interrupts this from here on, it is read again
+        self.publish(fd, segment, control, control._replace(
+            end=end, next=admission.next_number, append_ms=now_ms,
+            synced=end if durable else control.synced,
+            synced_next=admission.next_number if durable else control.synced_next,
+        ))  # fmt: skip
         assert tail is not None
         for batch in admission.batches:
             tail.index.add(tail.position, batch.header)
             tail.position += batch.size
         admission.settle()
+        self._tail = tail
 
     def active_file(self, control: Control) -> OpenFile:
         """The active segment, ending where its published end is."""
@@ -123,66 +133,81 @@ class FilePartition(ControlledFolder):
             self.files.truncate(segment.fd, control.end)
         return segment
 
+    # Rolling
+
     def roll(self, fd: int, control: Control) -> Control:
         """Seal the active segment and go on in a new one, named by the next number. The lock is held."""
         if control.next == control.active and not control.failed:
             return control
-        try:
-            return self._roll(fd, control)
-        except OSError as error:
-            raise self.failure(error) from error
+        with self.failing():
+            tail = self.caught_up(control)
+            if not control.failed:
+                self.sync_active(fd, self.active_file(control), control)
+            with contextlib.suppress(OSError):
+                self.files.replace(index_path(self.folder, control.active), tail.index.encode(), durable=False)
+            self.sweep(control)
+            return self.start_segment(fd, control, tail.producers)
 
-    def _roll(self, fd: int, control: Control) -> Control:
-        files, folder = self.files, self.folder
-        tail = self._tail = caught_up(self._tail, control, files, self._engine.segments, folder)
-        segment = self.active_file(control)
-        if control.synced < control.end and not control.failed:
-            self.sync_active(fd, segment, control)
-        with contextlib.suppress(OSError):
-            files.replace(index_path(folder, control.active), tail.index.encode(), durable=False)
-        for first, _, kind, path in find_files(folder):
-            if kind == "log" and (first > control.active or first == control.next):
-                self.remove(path)  # of a roll that was never published, or of a segment that failed while empty
-        files.replace(producers_path(folder, control.next), tail.producers.encode())
-        path = log_path(folder, control.next)
-        files.close(files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        files.sync_folder(folder)
+    def start_segment(self, fd: int, control: Control, producers: Producers) -> Control:
+        """Go on in a new segment, or in a new file of a segment that is empty. The lock is held."""
+        files, path = self.files, log_path(self.folder, control.next)
+        files.replace(producers_path(self.folder, control.next), producers.encode())
+        files.replace(path, b"")
+        self.segments.drop(path)
         control = write_control(files, fd, control._replace(
             active=control.next, end=0, synced=0, synced_next=control.next, layout=control.layout + 1, failed=0,
         ))  # fmt: skip
         files.sync(fd)
-        self._tail = Tail(control.active, tail.producers)
         return control
+
+    def sweep(self, control: Control) -> None:
+        """Remove what killed processes left: it is no part of the partition. The lock is held."""
+        for path in leftovers(self.folder, control.active, control.first):
+            self.remove(path)
 
     def remove(self, path: Path) -> None:
         """Unlink a file that holds messages, and forget it."""
         self.files.unlink(path)
-        self._engine.segments.drop(path)
+        self.segments.drop(path)
+        self.runs.drop(path)
 
     # Creating and recovering
+
+    def holds_messages(self) -> bool:
+        """A creator that was killed leaves nothing but an empty first segment."""
+        with contextlib.suppress(FileNotFoundError):
+            return any(file.first != 1 or file.path.stat().st_size for file in find_files(self.folder))
+        return False
 
     def create_files(self) -> None:
         self.files.close(self.files.open(log_path(self.folder, 1), os.O_WRONLY | os.O_CREAT))
 
     def rescued(self, control: Control, incarnation: bytes) -> Control:
-        return rescued(self.files, self._engine.segments, self.folder, control, incarnation)
+        synced = self._engine.catalog.topic(self._topic.name).settings.sync == "always"
+        found = rescued(self.files, self.segments, self.folder, control, synced=synced)
+        return found._replace(incarnation=incarnation)
 
     def recover(self, fd: int, control: Control, incarnation: bytes) -> Control:
         was, control = control, self.rescued(control, incarnation)
         segment = self.active_file(control)
         self.files.sync(segment.fd)
-        for first, _, kind, path in find_files(self.folder):
-            if kind == "log" and first > control.active:
-                self.remove(path)
+        self.sweep(control)
         control = write_control(self.files, fd, control)
         self.files.sync(fd)
         self._tail = None
-        self.reader.forget()
+        self.reader.look_again()
         _log.info("recovered %s: %d messages behind the last sync", self.folder, control.next - was.synced_next)
         return control
 
+    def start_afresh(self) -> None:
+        """Files were replaced: what was known of them is no longer true."""
+        self.segments.drop_below(self.folder)
+        self.runs.clear()
+        self.reader.look_again()
+        self._tail = None
+
     def look_again(self) -> None:
-        self.reader.forget()
+        self.reader.look_again()
 
     # Reading
 
@@ -207,54 +232,26 @@ class FilePartition(ControlledFolder):
 
         return self.retrying(attempt, 0)
 
-    # Removing
+    # Removing and compacting
 
     def trim(self, before: int) -> Bounds:
         self._engine.check_writable("trim")
-        if self.control() is None:
-            return Bounds(1, 1)
-        with self.locked() as (fd, control):
-            return self._drop_below(fd, control, min(before, control.next))
+        return removal.trim(self, before)
 
     def expire(self, *, older_than_ms: int | None = None, max_bytes: int | None = None) -> Bounds:
         self._engine.check_writable("expire")
-        if self.control() is None:
-            return Bounds(1, 1)
-        with self.locked() as (fd, control):
-            pieces = self.reader.layout(control).pieces
-            before = control.first
-            sizes = [self.reader.size(control, piece) for piece in pieces]
-            left = sum(sizes)
-            for piece, size in zip(pieces, sizes, strict=True):
-                too_old = older_than_ms is not None and self._expired(control, piece, older_than_ms)
-                too_much = max_bytes is not None and left > max_bytes and piece.first != control.active
-                if not (too_old or too_much):
-                    break
-                before, left = piece.end, left - size
-            return self._drop_below(fd, control, max(before, control.first))
+        return removal.expire(self, older_than_ms, max_bytes)
 
-    def _expired(self, control: Control, piece: Piece, older_than_ms: int) -> bool:
-        empty = piece.first == piece.end
-        return not empty and self.reader.last_ms(control, piece) < older_than_ms
-
-    def _drop_below(self, fd: int, control: Control, before: int) -> Bounds:
-        """Publish the new first number, then remove the files that lie below it."""
-        if before <= control.first:
-            return Bounds(control.first, control.next)
-        if before == control.next:
-            control = self.roll(fd, control)
-        gone = [piece for piece in self.reader.layout(control).pieces if piece.end <= before]
-        gone = [piece for piece in gone if piece.first != control.active]
-        control = write_control(self.files, fd, control._replace(first=before, layout=control.layout + 1))
-        self.files.sync(fd)
-        for piece in gone:
-            self.remove(piece.path)
-            for path in (index_path(self.folder, piece.first), producers_path(self.folder, piece.first)):
-                self.files.unlink(path)
-        return Bounds(control.first, control.next)
-
-    # Compacting
+    @contextlib.contextmanager
+    def compacting(self) -> Iterator[bool]:
+        """Keep other compactions away, if none is at work; gives whether that is so."""
+        path = self._compaction.path
+        if not path.exists():
+            self.files.close(self.files.open(path, os.O_WRONLY | os.O_CREAT))
+        with self._compaction.tried() as alone:
+            yield alone
 
     def compact(self, *, progress: Callable[[int], None] | None = None) -> Compacted:
         self._engine.check_writable("compact")
-        return compaction.compact(self, progress)
+        with self.failing():
+            return compaction.compact(self, progress)

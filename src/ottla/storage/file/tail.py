@@ -29,10 +29,13 @@ def load_tail(files: Files, folder: Path, active: int) -> Tail:
     """The state at the start of segment *active*."""
     path = producers_path(folder, active)
     stored = files.read(path)
+    if stored is None and active == 1:  # nobody had sent anything before the first segment
+        return Tail(active, Producers())
     try:
-        return Tail(active, Producers() if stored is None else Producers.decode(stored))
+        return Tail(active, Producers.decode(stored or b""))
     except CorruptBatch as error:
-        raise CorruptLog(str(path), 0, error.reason) from error
+        reason = "the file is missing" if stored is None else error.reason
+        raise CorruptLog(str(path), 0, reason) from error
 
 
 def caught_up(tail: Tail | None, control: Control, files: Files, handles: OpenFiles, folder: Path) -> Tail:
