@@ -12,6 +12,9 @@ from ottla.errors import TopicRecreated, UnknownTopic
 from ottla.server.records import encode_message
 from ottla.v1 import log_pb2 as pb
 
+_MESSAGES_BYTES = 2 * 2**20
+"""gRPC clients take 4 MB by default; the rest is for the partitions themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
@@ -48,12 +51,21 @@ class ClusterCalls:
         self._cluster = cluster
 
     def describe_cluster(self, request: pb.DescribeClusterRequest, _: grpc.ServicerContext) -> pb.Cluster:
+        return self.describe(with_messages=request.with_messages)
+
+    def describe(self, *, with_messages: bool) -> pb.Cluster:
+        """All brokers with what they own. Messages are left out where the answer would be too large for clients."""
         members = self._cluster.members()
         owned: dict[int, list[pb.BrokerPartition]] = {member.id: [] for member in members}
+        room = _MESSAGES_BYTES
         for topic in self._log.topics():
             with contextlib.suppress(UnknownTopic, TopicRecreated):  # deleted meanwhile
                 for index in range(topic.settings.partitions):
-                    described = self._describe(topic.name, index, with_message=request.with_messages)
+                    described = self._describe(topic.name, index, with_message=with_messages)
+                    if (size := described.message.ByteSize()) > room:
+                        described.ClearField("message")
+                    else:
+                        room -= size
                     owned[owner_of(index, len(members))].append(described)
         return pb.Cluster(
             brokers=[

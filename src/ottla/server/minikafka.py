@@ -1,5 +1,7 @@
 """MiniKafka's own service (row M7), on the same port: one partition, one message a call, numbers in 32 bits."""
 
+from collections.abc import Iterator
+
 import grpc
 
 from ottla.batch import Messages
@@ -7,15 +9,17 @@ from ottla.client.log import Log
 from ottla.errors import InvalidValue
 from ottla.log.topics import TopicHandle
 from ottla.minikafka import minikafka_pb2 as pb
-from ottla.model import Record
+from ottla.model import Message, Record
 from ottla.server.budget import Budget
 from ottla.server.records import Producers
+from ottla.storage import PartitionStore
 
 _Context = grpc.ServicerContext
 
 _LARGEST_NUMBER = 2**32 - 1
 _ANSWER_BYTES = 4 * 10**6 - 2**16
 """gRPC clients take 4 MB by default; the rest is for what surrounds the payloads."""
+_PAYLOAD_BYTES = 8
 _READ_BYTES = 2**20
 
 
@@ -28,36 +32,51 @@ class MiniKafkaCalls:
         self._budget = budget
 
     def produce(self, request: pb.ProduceRequest, _: _Context) -> pb.MsgNumber:
-        topic = request.topic.topic
+        topic, records = request.topic.topic, [Record(value=request.payload.payload)]
         with self._budget.holding(len(request.payload.payload)):
-            handle = self._handle(topic, create=True)
-            _number(handle.bounds(0).next)
-            (landed,) = self._producers.send(topic, [Record(value=request.payload.payload)])
-        return pb.MsgNumber(msg_number=_number(landed.number))
+            self._producers.check(topic, records)
+            handle = self._log.handle(topic, create=True, partitions=1)
+            _check_single(handle)
+            _check_number(handle.bounds(0).next)
+            (landed,) = self._producers.send(topic, records)
+        return pb.MsgNumber(msg_number=_check_number(landed.number))
 
     def poll(self, request: pb.PollRequest, _: _Context) -> pb.PollResponse:
-        store = self._handle(request.topic, create=False).partition(0)
-        position, size, full = request.read_from.msg_number, 0, False
+        handle = self._log.handle(request.topic)
+        _check_single(handle)
+        position = request.read_from.msg_number
         payloads: list[pb.Payload] = []
-        while not full and (batches := store.read(position, _READ_BYTES)):
-            for message in Messages.of(request.topic, 0, batches, position):
-                more = len(message.value or b"") + 8
-                full = bool(payloads) and size + more > _ANSWER_BYTES
-                if full:
-                    break
-                payloads.append(pb.Payload(payload=message.value or b""))
-                position, size = message.number + 1, size + more
-        return pb.PollResponse(payloads=payloads, new_read_from=pb.MsgNumber(msg_number=_number(position)))
-
-    def _handle(self, topic: str, *, create: bool) -> TopicHandle:
-        handle = self._log.handle(topic, create=create)
-        partitions = handle.current().settings.partitions
-        if partitions > 1:
-            raise InvalidValue("topic", topic, f"it has {partitions} partitions, and MiniKafka clients know only one")
-        return handle
+        for message in _messages(handle.partition(0), position):
+            payloads.append(pb.Payload(payload=message.value or b""))
+            position = message.number + 1
+        return pb.PollResponse(payloads=payloads, new_read_from=pb.MsgNumber(msg_number=_check_number(position)))
 
 
-def _number(number: int) -> int:
+def _messages(store: PartitionStore, position: int) -> Iterator[Message]:
+    """As many as fit into an answer, and at least one if there is any: a larger one travels alone.
+
+    They end before a number that could not be gone on with, so that such a number is met, and reported, by itself.
+    """
+    size = 0
+    while batches := store.read(position, _READ_BYTES):
+        for message in Messages.of("", 0, batches, max(position, store.bounds().first)):
+            size += len(message.value or b"") + _PAYLOAD_BYTES
+            if size > _ANSWER_BYTES or message.number >= _LARGEST_NUMBER:
+                if size == len(message.value or b"") + _PAYLOAD_BYTES:
+                    yield message
+                return
+            yield message
+        position = batches[-1].next_number
+
+
+def _check_single(handle: TopicHandle) -> None:
+    partitions = handle.current().settings.partitions
+    if partitions > 1:
+        rule = f"it has {partitions} partitions, and MiniKafka clients know only one: use the service ottla.v1.Log"
+        raise InvalidValue("topic", handle.name, rule)
+
+
+def _check_number(number: int) -> int:
     if number > _LARGEST_NUMBER:
         rule = f"MiniKafka's numbers end at {_LARGEST_NUMBER:,}: use the service ottla.v1.Log"
         raise InvalidValue("message number", number, rule)

@@ -16,7 +16,6 @@ from ottla.model import Landed, Message, Record
 from ottla.server.batches import BatchCalls
 from ottla.server.budget import Budget
 from ottla.server.handles import Handles
-from ottla.settings import TopicSettings
 from ottla.v1 import log_pb2 as pb
 
 _Context = grpc.ServicerContext
@@ -40,16 +39,24 @@ class Producers:
     def send(self, topic: str, records: list[Record]) -> list[Landed]:
         """Where the records landed, once they are durable; a topic that was created anew is found again.
 
-        Nothing is taken of records of which one is wrong.
+        Nothing is taken, and no topic made, if one of the records is wrong.
         """
-        if len(records) > 1:
-            _check(records, self._handles.settings_for_post(topic))
+        self.check(topic, records)
         while True:
             producer = self._of(topic)
             try:
                 return _send(producer, records)
             except TopicRecreated:
                 self._forget(topic, producer)
+
+    def check(self, topic: str, records: list[Record]) -> None:
+        """Refuse records of which one is not what the topic takes, or would take if it were made now."""
+        for record in records:
+            check_timestamp(record.timestamp_ms)
+        largest = columns_of_records(records, now_ms=0).largest()
+        limit = self._handles.settings_for_post(topic).max_message_bytes
+        if largest > limit:
+            raise MessageTooLarge("a message", largest, limit, "max_message_bytes")
 
     def _of(self, topic: str) -> Producer:
         with self._lock:
@@ -82,15 +89,6 @@ def _send(producer: Producer, records: list[Record]) -> list[Landed]:
     if errors:
         raise errors[0]
     return [future.result() for future in futures]
-
-
-def _check(records: list[Record], settings: TopicSettings) -> None:
-    """Refuse records of which one is not what the topic takes, before any of them is sent."""
-    for record in records:
-        check_timestamp(record.timestamp_ms)
-    largest = columns_of_records(records, now_ms=0).largest()
-    if largest > settings.max_message_bytes:
-        raise MessageTooLarge("a message", largest, settings.max_message_bytes, "max_message_bytes")
 
 
 class RecordCalls:
