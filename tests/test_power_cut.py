@@ -1,7 +1,6 @@
 """The machine stops at any system call: what was acknowledged with `sync="always"` is there after the restart."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from ottla.testing.checker import Anomaly, History, Mark, Place, check, marked
 from ottla.testing.powercut import VolatileFiles
 from ottla.testing.samples import Sender, messages_of, new_topic
 
-ENGINES = ["file"]
+ENGINES = ["file", "jsonl"]
 WRITER = Sender.number(1)
 
 
@@ -87,8 +86,8 @@ class Machine:
 
 
 @pytest.fixture(params=ENGINES)
-def scheme(request: pytest.FixtureRequest) -> Iterator[str]:
-    return request.param
+def scheme(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -21,7 +21,14 @@ class FileMachine(LogMachine):
         return f"file://{folder}"
 
 
+class JsonlMachine(LogMachine):
+    def url(self, folder: Path) -> str:
+        return f"jsonl://{folder}"
+
+
 TestMemoryLog = MemoryMachine.TestCase
 TestMemoryLog.settings = SETTINGS
 TestFileLog = FileMachine.TestCase
 TestFileLog.settings = SETTINGS
+TestJsonlLog = JsonlMachine.TestCase
+TestJsonlLog.settings = SETTINGS

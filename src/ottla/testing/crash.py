@@ -2,8 +2,8 @@
 
 In each round some processes write to one topic and are killed with SIGKILL: at a random moment, one after another
 or all at once, or by themselves at a chosen system call. Then a fresh engine reads everything. Rounds accumulate in
-a topic, so that every writer meets what its killed predecessor left. A reader that stays open throughout looks on:
-what it saw must never change.
+a topic, so that every writer meets what its killed predecessor left. A janitor process may trim and compact beside
+them, and is killed as they are. A reader that stays open throughout looks on: what it saw must never change.
 """
 
 import random
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from ottla.errors import OttlaError
-from ottla.storage import Engine, open_engine
+from ottla.storage import Engine, PartitionStore, open_engine
 from ottla.testing.checker import Anomaly, History, check
-from ottla.testing.crash_writer import Mode, Sabotage, write
+from ottla.testing.crash_writer import Mode, Sabotage, tidy, write
 from ottla.testing.faults import Fault
 from ottla.testing.journal import add_to_history, read_journal
 from ottla.testing.samples import messages_of, new_topic
@@ -40,12 +40,12 @@ class Report:
     attempted: int = 0
     acknowledged: int = 0
     faults: int = 0
-    """How many of the writers died at the call that they were to die at."""
+    """How many processes died at the call that they were to die at."""
     kept: int = 0
     """Messages in the log at the end of each topic."""
     anomalies: list[Anomaly] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """Errors that writers ended with, other than by being killed."""
+    """Errors that processes ended with, other than by being killed."""
 
     @property
     def sound(self) -> bool:
@@ -60,6 +60,7 @@ class _Plan:
     writers: int
     threads: int
     mode: Mode
+    janitor: bool
     sabotage: Sabotage
     longest_ms: float
     workers: Workers
@@ -73,6 +74,7 @@ def run_rounds(
     writers: int = 1,
     threads: int = 1,
     mode: Mode = "stamped",
+    janitor: bool = False,
     faults: Sequence[Fault] = (),
     sabotage: Sabotage = "none",
     rounds_per_topic: int = 20,
@@ -83,14 +85,15 @@ def run_rounds(
 ) -> Report:
     """Run *rounds* on the log at *url*, until the first that finds something.
 
-    With *faults*, each round gives one of them, in turn, to one of its writers, which dies by it if it gets there.
+    With *faults*, each round gives one of them, in turn, to one of its processes, which dies by it if it gets there:
+    the janitor, if there is one, or else a writer.
     The same *seed* makes the same choices, though not the same timing.
     """
     report = Report()
     with ExitStack() as stack:
         plan = _Plan(
-            url=url, writers=writers, threads=threads, mode=mode, sabotage=sabotage, longest_ms=longest_ms,
-            workers=workers or stack.enter_context(Workers()), random=random.Random(seed),
+            url=url, writers=writers, threads=threads, mode=mode, janitor=janitor, sabotage=sabotage,
+            longest_ms=longest_ms, workers=workers or stack.enter_context(Workers()), random=random.Random(seed),
         )  # fmt: skip
         while report.rounds < rounds and report.sound:
             name = f"crash-{seed}-{report.rounds}"
@@ -126,17 +129,20 @@ class _Life:
     def round(self, report: Report, fault: Fault | None) -> None:
         plan = self._plan
         before = [self._size(number) for number in range(plan.writers)]
-        running = [self._start(number, fault if number == 0 else None) for number in range(plan.writers)]
+        to_writer = None if plan.janitor else fault
+        running = [self._start(number, to_writer if number == 0 else None) for number in range(plan.writers)]
         self._await_first_lines(running, before)
+        if plan.janitor:
+            running.insert(0, self._start_janitor(fault))
         if fault is not None and fault.dies:
-            self._watch(running[0], 1000.0)
+            self._watch(running[0], 10_000.0)
             report.faults += running[0].status() == KILLED
         for worker in plan.random.sample(running, len(running)):
             self._watch(worker, plan.random.choice((0.0, plan.random.uniform(0, plan.longest_ms))))
             worker.kill()
         for worker in running:
             if worker.status() != KILLED:
-                report.failures.append(f"a writer ended with {worker.status()}: {worker.error()}")
+                report.failures.append(f"a process ended with {worker.status()}: {worker.error()}")
         report.rounds += 1
         report.killed += len(running)
         report.anomalies += self._check()
@@ -153,6 +159,20 @@ class _Life:
             fault=None if fault is None else fault.to_json(),
             sabotage=plan.sabotage,
         )
+
+    def _start_janitor(self, fault: Fault | None) -> Worker:
+        return self._plan.workers.start(
+            tidy,
+            url=self._plan.url,
+            topic=self._topic,
+            journal=str(self._janitors_journal),
+            seed=self._plan.random.randrange(2**31),
+            fault=None if fault is None else fault.to_json(),
+        )
+
+    @property
+    def _janitors_journal(self) -> Path:
+        return Path(self._folder.name, "janitor")
 
     def _journals(self, number: int) -> list[tuple[int, Path]]:
         """The writers, one for each thread, of the process of that number."""
@@ -177,7 +197,7 @@ class _Life:
             time.sleep(min(left, 0.002))
 
     def _see(self) -> None:
-        starts = {partition: len(messages) + 1 for partition, messages in self._seen.items()}
+        starts = {partition: messages[-1][0] + 1 for partition, messages in self._seen.items() if messages}
         try:
             for partition, messages in _everything(self._watcher, self._topic, starts):
                 self._seen.setdefault(partition, []).extend(messages)
@@ -192,10 +212,21 @@ class _Life:
         try:
             with _opened(self._plan.url) as engine:
                 read = dict(_everything(engine, self._topic, {}))
+                first = {index: part.bounds().first for index, part in _partitions(engine, self._topic)}
         except OttlaError as error:
             return [*self._unreadable, Anomaly("unreadable", str(error))]
         self._kept = sum(map(len, read.values()))
-        return self._unreadable + check(self._history, read, seen=self._seen)
+        return self._unreadable + self._too_much(first) + check(self._history, read, seen=self._seen, first=first)
+
+    def _too_much(self, first: Mapping[int, int]) -> list[Anomaly]:
+        """Partitions of which more is gone than the janitor ever tried to remove."""
+        lines = read_journal(self._janitors_journal)
+        allowed = {index: max([1, *(line.number for line in lines if line.partition == index)]) for index in first}
+        return [
+            Anomaly("lost", f"partition {index} starts at {first[index]}, and nobody removed more than to {most}")
+            for index, most in allowed.items()
+            if first[index] > most
+        ]
 
     def add_up(self, report: Report) -> None:
         report.attempted += len(self._history.attempted)
@@ -215,7 +246,12 @@ def _opened(url: str) -> Iterator[Engine]:
 def _everything(
     engine: Engine, name: str, starts: Mapping[int, int]
 ) -> Iterator[tuple[int, list[tuple[int, bytes | None]]]]:
+    for index, partition in _partitions(engine, name):
+        messages = messages_of(partition, starts.get(index, 1))
+        yield index, [(message.number, message.value) for message in messages]
+
+
+def _partitions(engine: Engine, name: str) -> Iterator[tuple[int, PartitionStore]]:
     topic = engine.topic(name)
     for index in range(topic.settings.partitions):
-        messages = messages_of(engine.partition(topic, index), starts.get(index, 1))
-        yield index, [(message.number, message.value) for message in messages]
+        yield index, engine.partition(topic, index)

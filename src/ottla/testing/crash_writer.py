@@ -2,7 +2,8 @@
 
 A writer that is started again with the same number and journal goes on where the last one died. A *stamped*
 one first sends again what it does not know the outcome of, by the same producer and sequences; a *plain* one and
-a *producer* (which goes the whole way through `ottla.open`) leave that open and go on.
+a *producer* (which goes the whole way through `ottla.open`) leave that open and go on. Beside writers there may be a
+janitor, which removes and compacts what they wrote.
 """
 
 import random
@@ -16,7 +17,7 @@ import ottla
 from ottla.batch import Batch, Stamp, columns_of_values
 from ottla.errors import StorageFailed, StorageFull
 from ottla.model import Appended
-from ottla.storage import open_engine
+from ottla.storage import Compactable, open_engine
 from ottla.storage.disk import files as disk_files
 from ottla.testing.checker import Mark, marked
 from ottla.testing.faults import Fault, FaultyFiles, HastyPartition, skip_locks
@@ -39,8 +40,7 @@ def write(
     appends: int = 1_000_000,
 ) -> None:
     """Write until killed, or until *appends* calls are done, a thread for each of *writers*: number and journal."""
-    if fault is not None:
-        disk_files.SYSTEM = FaultyFiles(Fault(**fault))
+    _prepare(fault)
     if sabotage == "skip locks":
         skip_locks()
     run = _through_log if mode == "producer" else partial(_through_engine, stamped=mode == "stamped", hasty=sabotage)
@@ -148,3 +148,24 @@ def _through_log(url: str, topic: str, number: int, path: Path, seed: int, appen
                 writer.journal.note(
                     Line("K", line.sequence + i, 1, line.partition, landed) for i, landed in enumerate(numbers)
                 )
+
+
+def tidy(url: str, topic: str, journal: str, *, seed: int, fault: dict[str, Any] | None = None) -> None:
+    """Trim and compact until killed, leaving most of each partition."""
+    _prepare(fault)
+    engine = open_engine(url)
+    found, chance, notes = engine.topic(topic), random.Random(seed), Journal(Path(journal))
+    while True:
+        index = chance.randrange(found.settings.partitions)
+        partition = engine.partition(found, index)
+        first, following = partition.bounds()
+        before = first + chance.randint(0, (following - first) // 4)
+        notes.note([Line("T", 0, 0, index, before)])
+        partition.trim(before)
+        if isinstance(partition, Compactable) and chance.random() < 0.5:
+            partition.compact()
+
+
+def _prepare(fault: dict[str, Any] | None) -> None:
+    if fault is not None:
+        disk_files.SYSTEM = FaultyFiles(Fault(**fault))

@@ -6,6 +6,7 @@ a kill leaves it whole or absent. A line is a letter, then whole numbers in fixe
     A  first sequence, count, partition, batch sequence    about to append this batch
     K  first sequence, count, partition, first number      acknowledged
     R  first sequence, count, partition, 0                 refused: the log says that it is not stored
+    T  0, 0, partition, number                             a janitor is about to trim the partition to that number
 """
 
 import os
@@ -22,7 +23,7 @@ LINE_BYTES = 64
 class Line(NamedTuple):
     """One line, decoded."""
 
-    kind: Literal["A", "K", "R"]
+    kind: Literal["A", "K", "R", "T"]
     sequence: int
     """Of the batch's first message."""
     length: int

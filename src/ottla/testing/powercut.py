@@ -73,6 +73,7 @@ class VolatileFiles(Files):
         self._set_aside(target)
         super().rename(source, target)
         self._bytes[target] = kept
+        self._lead(source, target)  # the durable name, if it had one, still leads to the same bytes
         for fd, path in self._paths.items():
             if path == source:
                 self._paths[fd] = target
@@ -84,12 +85,15 @@ class VolatileFiles(Files):
 
     def _set_aside(self, path: Path) -> None:
         """Keep what is durable of a file that is about to lose its name, for the folder may still show it."""
-        held = self._names.get(path.parent, {})
-        if path in self._bytes and held.get(path.name) == path:
+        if path in self._bytes:
             aside = path.with_name(f"{path.name}#{len(self._removed)}")
-            self._removed[aside] = self._bytes[path]
-            held[path.name] = aside
-        self._bytes.pop(path, None)
+            self._removed[aside] = self._bytes.pop(path)
+            self._lead(path, aside)
+
+    def _lead(self, path: Path, elsewhere: Path) -> None:
+        """Durable names of what was at *path* lead elsewhere from now on."""
+        for names in self._names.values():
+            names.update({name: elsewhere for name, source in names.items() if source == path})
 
     def _note_names(self, folder: Path) -> None:
         self._names[folder] = _names_in(folder)

@@ -23,7 +23,13 @@ from typing import Any, Self, cast
 
 from ottla.batch import columns_of_values
 
-PRELOADED = "ottla.testing.jobs", "ottla.testing.crash_writer", "ottla.storage.file"
+PRELOADED = (
+    "pyarrow.parquet",
+    "ottla.storage.file",
+    "ottla.storage.jsonl",
+    "ottla.testing.crash_writer",
+    "ottla.testing.jobs",
+)
 
 
 class WorkerFailed(Exception):
