@@ -11,6 +11,7 @@ import typer
 import ottla
 from ottla.cli import (
     bench,
+    brokers,
     compact,
     consume,
     copy,
@@ -18,6 +19,7 @@ from ottla.cli import (
     groups,
     produce,
     repair,
+    serve,
     tail,
     topics,
     verify,
@@ -120,3 +122,5 @@ for _module in (topics, groups):
     _register(_module, _TOPICS)
 for _module in (copy, verify, repair, compact, doctor, bench, version):
     _register(_module, _CARE)
+for _module in (serve, brokers):
+    _register(_module, _SERVER)

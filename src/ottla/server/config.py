@@ -157,7 +157,8 @@ class Findings:
         try:
             open_engine(url.value, read_only=True).close()
         except InvalidValue as problem:
-            yield InvalidValue(url.source, url.shown, problem.rule)  # its own sentence might show credentials
+            if problem.what != "folder":  # which the server will make
+                yield InvalidValue(url.source, url.shown, problem.rule)  # its own sentence might show credentials
         except UnsupportedFormat as problem:
             yield problem
         except (OttlaError, OSError):
