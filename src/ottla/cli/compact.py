@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ottla.cli.options import DEFAULT_URL, AsJson, UrlArgument, opened
+from ottla.cli.options import DEFAULT_URL, AsJson, UrlArgument, opened_as_it_is
 from ottla.cli.output import Column, number, show_rows, size
 from ottla.cli.progress import Waiting
 
@@ -28,7 +28,7 @@ def compact(
     as_json: AsJson = False,
 ) -> None:
     """Turn the sealed segments of a file: log into Parquet, smaller and faster for Spark. Work goes on meanwhile."""
-    with opened(url) as log, Waiting("compacting") as waiting:
+    with opened_as_it_is(url) as log, Waiting("compacting") as waiting:
         topics = names or [topic.name for topic in log.topics()]
         for name in topics:
             log.topic(name)

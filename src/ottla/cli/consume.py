@@ -11,7 +11,7 @@ from ottla.cli.options import (
     AsJson,
     TopicArgument,
     Url,
-    opened,
+    opened_as_it_is,
     opened_for_reading,
     seconds_of,
     start_of,
@@ -77,7 +77,7 @@ def consume(
     """
     write = format_of(chosen_format(words, events=events, as_json=as_json), delimiter)
     idle_s = float("inf") if timeout is None else seconds_of(timeout, "--timeout")
-    with opened_for_reading(url) if group is None else opened(url) as log:
+    with opened_for_reading(url) if group is None else opened_as_it_is(url) as log:
         consumer = log.consumer(
             topic, start=None if start is None else start_of(start), partitions=partitions or None, group=group
         )

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import ottla
 from ottla.cli.exits import sentence_of
-from ottla.cli.output import size
+from ottla.cli.output import counted, size
 from ottla.client.log import Log
 from ottla.errors import OttlaError, ServerUnavailable
 from ottla.storage.disk.root import file_system, folder_of
@@ -158,7 +158,9 @@ def _cluster(where: str) -> Any:
 def _examine_log(log: Log) -> Iterator[Finding]:
     described = [log.describe(topic.name) for topic in log.topics()]
     messages, used = sum(one.messages for one in described), sum(one.bytes for one in described)
-    yield Finding("log", State.good, f"{len(described):,} topics with {messages:,} messages, {size(used)}")
+    yield Finding(
+        "log", State.good, f"{counted(len(described), 'topic')} with {counted(messages, 'message')}, {size(used)}"
+    )
     unsafe = [one.topic.name for one in described if one.topic.settings.sync == "never"]
     if unsafe:
         advice = "`ottla topics alter TOPIC --sync always` makes every message durable before it is acknowledged"
@@ -170,8 +172,9 @@ def _probe(log: Log) -> Finding:
     values = [b"%d" % index for index in range(_PROBE_MESSAGES)]
     log.create_topic(topic)
     try:
+        log.append(topic, values)  # the first opens everything
         took = _timed(lambda: log.append(topic, values))
-        found = log.read(topic).values()
+        found = log.read(topic, start=len(values) + 1).values()
     finally:
         log.delete_topic(topic)
     if found != values:

@@ -1,11 +1,8 @@
 """`ottla doctor`: is a log, and the place where it is, in good health?"""
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from ottla.cli.diagnosis import Finding, State, examine
 from ottla.cli.exits import AWAY, FAILED, OK
@@ -14,7 +11,7 @@ from ottla.cli.output import show_json
 
 EXAMPLES = ("ottla doctor file:///var/lib/ottla", "ottla doctor localhost:9999 --write", "ottla doctor ./data --json")
 
-_SIGNS = {State.good: "[green]✓[/]", State.note: "[yellow]![/]", State.bad: "[red]✗[/]"}
+_SIGNS = {State.good: ("✓", "green"), State.note: ("!", "yellow"), State.bad: ("✗", "red")}
 
 
 def doctor(
@@ -30,11 +27,10 @@ def doctor(
     Without --write the log itself is not touched. The exit code is 1 if something is wrong, 4 if no server answers.
     """
     findings: list[Finding] = []
-    console = Console(highlight=False, soft_wrap=True)
     for finding in examine(as_url(url), write=write):
         findings.append(finding)
         if not as_json:
-            _show(console, finding)
+            _show(finding)
     if as_json:
         show_json({"url": as_url(url), "findings": [finding._asdict() for finding in findings]})
     if any(finding.state is State.bad and finding.what == "server" for finding in findings):
@@ -42,8 +38,9 @@ def doctor(
     return FAILED if any(finding.state is State.bad for finding in findings) else OK
 
 
-def _show(console: Console, finding: Finding) -> None:
-    console.print(f"{_SIGNS[finding.state]} [bold]{finding.what}[/]: {escape(finding.says)}")
+def _show(finding: Finding) -> None:
+    sign, colour = _SIGNS[finding.state]
+    typer.secho(f"{sign} {finding.what}", fg=colour, nl=False)
+    typer.echo(f": {finding.says}")
     if finding.advice:
-        console.print(f"  {escape(finding.advice)}")
-    sys.stdout.flush()
+        typer.echo(f"  {finding.advice}")

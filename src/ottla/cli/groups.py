@@ -13,7 +13,7 @@ from ottla.cli.options import (
     Url,
     Yes,
     confirmed,
-    opened,
+    opened_as_it_is,
     opened_for_reading,
     start_of,
 )
@@ -85,7 +85,7 @@ def reset_group(
     as_json: AsJson = False,
 ) -> None:
     """Set a group's position, forward or back; a group that is not there yet is made."""
-    with opened(url) as log:
+    with opened_as_it_is(url) as log:
         partitions = None if partition is None else [partition]
         consumer = log.consumer(topic, start=start_of(to), group=group, partitions=partitions)
         consumer.commit()
@@ -104,7 +104,7 @@ def delete_group(
     yes: Yes = False,
 ) -> None:
     """Forget a group's positions, in one topic or in all. Messages stay."""
-    with opened(url) as log:
+    with opened_as_it_is(url) as log:
         _found(log, group)
         where = "all topics" if topic is None else f"topic {topic!r}"
         confirmed(f"Forget the positions of group {group!r} in {where}?", yes=yes)

@@ -71,6 +71,12 @@ def opened_for_reading(url: str) -> ottla.Log:
     return opened(url, read_only=True)
 
 
+def opened_as_it_is(url: str) -> ottla.Log:
+    """The log, to be changed but not to be made: a mistyped folder stays as it is, or is not there."""
+    opened_for_reading(url).close()
+    return opened(url)
+
+
 def start_of(words: str) -> str | int:
     """Where to start reading: a message number is a number."""
     return int(words) if words.isascii() and words.isdigit() else words
@@ -96,5 +102,9 @@ def confirmed(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise Failure(f"{question} Nobody is here to ask: say --yes", USAGE)
-    if not typer.confirm(question, err=True):
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        agreed = False
+    if not agreed:
         raise Failure("nothing was changed")

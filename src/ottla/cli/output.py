@@ -8,9 +8,6 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _THOUSAND = 1000
 
@@ -26,6 +23,11 @@ class Column(NamedTuple):
 
 def number(value: float) -> str:
     return f"{value:,.0f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of them, in words: `1 message`, `2,000 messages`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def size(value: float) -> str:
@@ -52,16 +54,24 @@ def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, a
     if as_json:
         show_json(rows)
     elif sys.stdout.isatty():
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(_cell(column, row) for column in columns))
-        Console().print(table, markup=False)
+        _show_table(rows, columns)
     else:
         lines = [[column.title for column in columns]]
         lines += [["" if row[column.field] is None else str(row[column.field]) for column in columns] for row in rows]
         sys.stdout.writelines("\t".join(line) + "\n" for line in lines)
+
+
+def _show_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    from rich.console import Console  # noqa: PLC0415  (it takes a while, and only a terminal needs it)
+    from rich.table import Table  # noqa: PLC0415  (likewise)
+    from rich.text import Text  # noqa: PLC0415  (likewise)
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(column, row)) for column in columns))
+    Console().print(table)
 
 
 def _cell(column: Column, row: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import typer
 from ottla.cli.exits import say
 from ottla.cli.lines import Stream, chunks_of_lines, whole
 from ottla.cli.options import DEFAULT_URL, AsJson, Partition, Url, opened, unescaped
-from ottla.cli.output import show_json
+from ottla.cli.output import counted, show_json
 from ottla.cli.parsing import Lot, Parsed, Parser, Plain, with_events, with_key_field, with_separator
 from ottla.cli.progress import Waiting
 from ottla.cli.sending import Pace, Sending
@@ -211,7 +211,7 @@ def _report(sending: Sending, skipped: int, seconds: float, *, quiet: bool, as_j
         return
     where = "; ".join(f"{topic} is at {_positions(ends)}" for topic, ends in tally.ends.items())
     left_out = f", {skipped:,} left out" if skipped else ""
-    say(f"sent {tally.messages:,} messages{left_out}{f' ({where})' if where else ''}")
+    say(f"sent {counted(tally.messages, 'message')}{left_out}{f' ({where})' if where else ''}")
 
 
 def _positions(ends: dict[int, int]) -> str:

@@ -3,10 +3,10 @@
 import sys
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _PATIENCE_S = 1.0
 
@@ -31,6 +31,16 @@ class Waiting:
             self._show()
 
     def _show(self) -> None:
+        from rich.console import Console  # noqa: PLC0415  (it takes a while, and only those who wait need it)
+        from rich.progress import (  # noqa: PLC0415  (likewise)
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
         columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
         counted = [BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
         rate = TextColumn("{task.completed:,.0f}, {task.fields[rate]}", markup=False)

@@ -3,6 +3,7 @@
 import ottla
 from ottla.cli.exits import say
 from ottla.cli.options import DEFAULT_URL, AsJson, UrlArgument, Yes, as_url, confirmed
+from ottla.cli.output import counted
 from ottla.cli.verify import show_damage
 
 EXAMPLES = ("ottla repair file:///var/lib/ottla", "ottla repair ./data --yes --json")
@@ -17,5 +18,7 @@ def repair(url: UrlArgument = DEFAULT_URL, *, yes: Yes = False, as_json: AsJson 
         return
     if not yes:
         show_damage(damage, as_json=False)
-    confirmed(f"Set {len(damage)} damaged pieces aside? The messages in them can then no longer be read.", yes=yes)
+    confirmed(
+        f"Set {counted(len(damage), 'damaged piece')} aside? What is lost in it can then no longer be read.", yes=yes
+    )
     show_damage(ottla.repair(as_url(url)), as_json=as_json)

@@ -42,9 +42,7 @@ def _option(about: str, *names: str) -> Any:
 def serve(
     url: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[URL]", help="The log: file:///folder, jsonl:///folder or a folder.", show_default=False
-        ),
+        typer.Argument(metavar="URL", help="The log: file:///folder, jsonl:///folder or a folder.", show_default=False),
     ] = None,
     *,
     grpc: Annotated[str | None, _option("Listen here: HOST:PORT; port 0 picks one. Default 127.0.0.1:9999.")] = None,
@@ -67,7 +65,7 @@ def serve(
     """Put a log on the network.
 
     Without a URL messages are kept in memory. What is not given here comes from the environment (OTTLA_GRPC,
-    OTTLA_RETENTION …), then from the table [serve] of the TOML file.
+    OTTLA_RETENTION …), then from the table `serve` of the TOML file.
     """
     flags = {
         "url": None if url is None else as_url(url),

@@ -13,10 +13,11 @@ from ottla.cli.options import (
     Yes,
     confirmed,
     opened,
+    opened_as_it_is,
     opened_for_reading,
     start_of,
 )
-from ottla.cli.output import Column, moment, number, show_json, show_rows, show_text, size
+from ottla.cli.output import Column, counted, moment, number, show_json, show_rows, show_text, size
 from ottla.errors import InvalidValue
 from ottla.log.catalog import TopicDescription
 from ottla.settings import format_duration
@@ -118,7 +119,7 @@ def alter_topic(
     words = _words(partitions, retention, partitioner, sync, settings)
     if not words:
         raise InvalidValue("change", "of nothing", "name a setting, as in --retention 7d or --set segment_bytes=64MiB")
-    with opened(url) as log:
+    with opened_as_it_is(url) as log:
         log.alter_topic(name, **words)
         _show(log.describe(name), as_json=as_json)
 
@@ -132,7 +133,7 @@ def add_partitions(
     as_json: AsJson = False,
 ) -> None:
     """Raise the number of partitions. A key may go to another partition from then on."""
-    with opened(url) as log:
+    with opened_as_it_is(url) as log:
         log.add_partitions(name, total)
         _show(log.describe(name), as_json=as_json)
 
@@ -140,9 +141,9 @@ def add_partitions(
 @topics.command("delete")
 def delete_topic(name: TopicArgument, *, url: Url = DEFAULT_URL, yes: Yes = False) -> None:
     """Remove a topic, all its messages, and all groups' positions in it."""
-    with opened(url) as log:
+    with opened_as_it_is(url) as log:
         described = log.describe(name)
-        confirmed(f"Delete topic {name!r} with {described.messages:,} messages?", yes=yes)
+        confirmed(f"Delete topic {name!r} with {counted(described.messages, 'message')}?", yes=yes)
         log.delete_topic(name)
 
 
@@ -159,7 +160,7 @@ def trim_topic(
     as_json: AsJson = False,
 ) -> None:
     """Remove the messages before a number or a time. Numbers go on."""
-    with opened(url) as log:
+    with opened_as_it_is(url) as log:
         log.topic(name)
         confirmed(f"Remove messages of topic {name!r} before {before}?", yes=yes)
         log.trim(name, partition, before=start_of(before))
