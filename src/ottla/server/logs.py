@@ -1,7 +1,7 @@
 """The server's log on standard error: lines for people on a terminal, JSON lines for everything else.
 
 A line of JSON has `time`, `level`, `logger` and `message`; what happened to the server itself also has an `event`
-(started, stopping, stopped, failed, broker_started, broker_ended, recovered) and its facts. Messages, keys and
+(started, stopping, stopped, failed, broker_started, broker_ended) and its facts. Messages, keys and
 credentials are never logged.
 """
 
