@@ -78,9 +78,10 @@ class JsonlEngine(DiskEngine[JsonlPartition]):
         return (self.ledger(topic, broker) for broker in range(1, self.brokers(topic) + 1))
 
     def removed(self, topic: Topic) -> None:
-        """The folder is gone already: should this be cut short, the text is nobody's, and the next topic replaces it."""
+        """The folder is gone already. Cut short here, the text is nobody's, and a new topic's file replaces it."""
         for ledger in [ledger for key, ledger in self._ledgers.items() if key[0] == topic.id]:
             self.files.unlink(ledger.path)
+            self.files.unlink(ledger.new_path)
             ledger.drop_open()
             del self._ledgers[topic.id, ledger.broker]
         self.files.sync_folder(self.root.path)

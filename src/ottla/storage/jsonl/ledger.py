@@ -59,13 +59,19 @@ class Ledger(ControlledFolder):
     def __init__(self, engine: "JsonlEngine", topic: Topic, broker: int) -> None:
         super().__init__(engine, topic, engine.catalog.folder(topic) / str(broker))
         self.path: Path = engine.text_path(topic.name, broker)
+        self.new_path = self.path.with_name(f"~{topic.id}-{broker}")
         self.topic = topic
         self.broker = broker
+        self._brokers = engine.brokers(topic)
         self.reader = Reader()
         self._group = GroupCommit(self._commit)
         self._mutex = threading.Lock()
         self._tail: Tail | None = None
         forks.register(self)
+
+    def partitions(self) -> range:
+        """The partitions that are in this file."""
+        return range(self.broker - 1, self._engine.catalog.topic(self.topic.name).settings.partitions, self._brokers)
 
     def forget(self) -> None:
         self._group.forget()
@@ -125,13 +131,10 @@ class Ledger(ControlledFolder):
         if durable:
             self.sync_active(fd, text, control)
         number = control.next + sum(batch.count for _, batch, _ in lines)
-        try:
-            write_control(self.files, fd, control._replace(
-                end=end, next=number, append_ms=now_ms,
-                synced=end if durable else control.synced, synced_next=number if durable else control.synced_next,
-            ))  # fmt: skip
-        except OSError as error:
-            raise self.failure(error) from error
+        self.publish(fd, text, control, control._replace(
+            end=end, next=number, append_ms=now_ms,
+            synced=end if durable else control.synced, synced_next=number if durable else control.synced_next,
+        ))  # fmt: skip
         with self._mutex:
             tail = self._tail
             if tail is None or (tail.generation, tail.position) != (control.active, control.end):
@@ -194,10 +197,8 @@ class Ledger(ControlledFolder):
         if control.synced < control.end:
             self.sync_active(fd, self.active_file(control), control)
             control = control._replace(synced=control.end, synced_next=control.next)
-        try:
+        with self.failing():
             self.files.replace(self.folder / "state", encode_state(tail.state(changed)))
-        except OSError as error:
-            raise self.failure(error) from error
         with self._mutex:
             tail.saved = tail.position
             if changed:

@@ -35,6 +35,7 @@ from ottla.model import Headers
 VERSION: Final = 1
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_parsed = json.JSONDecoder().raw_decode
 _ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 """Characters that JSON lets stand, and terminals or line readers do not."""
 _CRC_AT = len(b',"crc":"xxxxxxxx"}')
@@ -70,9 +71,13 @@ def unsealed(line: bytes) -> Any:
     """The object that a sealed line holds; `CorruptBatch` if it is not as it was written."""
     check_seal(line)
     try:
-        return json.loads(line[:-_CRC_AT].decode() + "}")
+        text = line[:-_CRC_AT].decode() + "}"
+        content, end = _parsed(text)
     except _NO_LINE as error:
         raise CorruptBatch(f"it is no JSON ({error})") from error
+    if end != len(text):
+        raise CorruptBatch("it is more than one JSON object")
+    return content
 
 
 def check_seal(line: bytes) -> None:
@@ -167,12 +172,14 @@ def _decode(content: dict[str, Any], topic: str) -> Line:
     timestamp_ms = content["timestamp"]
     append_ms = content.get("appended", timestamp_ms)
     partition, number = content["partition"], content["offset"]
-    for value, least, most in (
-        (partition, 0, _LARGEST), (number, 1, _LARGEST), (of, 1, _LARGEST), (which, 1, of),
-        (timestamp_ms, -TIMESTAMP_LIMIT, TIMESTAMP_LIMIT - 1), (append_ms, 1 - TIMESTAMP_LIMIT, TIMESTAMP_LIMIT - 1),
-    ):  # fmt: skip
-        if type(value) is not int or not least <= value <= most:
-            raise CorruptBatch(f"{value!r} cannot be")
+    if {type(value) for value in (partition, number, which, of, timestamp_ms, append_ms)} != {int} or not (
+        partition >= 0
+        and 1 <= number <= number + of - which < _LARGEST
+        and 1 <= which <= of
+        and abs(append_ms) < TIMESTAMP_LIMIT
+        and -TIMESTAMP_LIMIT <= timestamp_ms < TIMESTAMP_LIMIT
+    ):
+        raise CorruptBatch("its numbers cannot be")
     return Line(
         partition, number, which, of, append_ms, timestamp_ms if "appended" in content else None,
         _bytes(content, "key"), _bytes(content, "value"),

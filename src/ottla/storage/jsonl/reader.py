@@ -58,7 +58,7 @@ class Reader:
                 break
             found.append(batch)
             position, start = stored.end, _behind_gaps(view.gaps, stored.next_number)
-            if size >= max_bytes:
+            if size + batch.size > max_bytes:  # as the next one is likely to be: do not read it in vain
                 break
         if not found:
             raise text.damaged(view.limit, f"it ends before message {start} of partition {partition}")

@@ -36,8 +36,9 @@ def remove(ledger: "Ledger", partition: int, goes: Goes, before: int | None = No
             return Bounds(first, part.next)
         changed = {partition: replace(part, first=first, first_at=first_at, dead=dead)}
         control = ledger.save(fd, control, tail, changed)
-        control = write_control(ledger.files, fd, control._replace(layout=control.layout + 1))
-        ledger.files.sync(fd)
+        with ledger.failing():
+            control = write_control(ledger.files, fd, control._replace(layout=control.layout + 1))
+            ledger.files.sync(fd)
         bounds = Bounds(first, part.next)
         try:
             drop_dead(ledger, fd, control, tail)

@@ -3,12 +3,13 @@
 A file cannot lose its head, so messages that were trimmed or expired are dropped by writing the others to a new
 file, and a file whose sync failed is given up for a copy. The steps, under the lock:
 
-    1. `text.new`, synced, then `state.new`, which describes it, synced
+    1. the new file beside the old one, as `<root>/~<topic id>-<broker>`, synced; then `state.new`, which describes it
     2. `control` says that the file is being replaced, so that readers wait
-    3. `text.new` takes the file's name: this is the moment; then `state.new` takes that of `state`
+    3. the new file takes the name of the old one: this is the moment; then `state.new` takes that of `state`
     4. `control` names the new generation, and is synced
 
-Killed anywhere, the next to hold the lock sees how far it went: while there is a `text.new`, nothing has happened.
+Killed anywhere, the next to hold the lock sees how far it went: while the new file has its first name, nothing has
+happened. That name is in the same folder, because a rename between two folders may be half done when the power goes.
 """
 
 import os
@@ -24,7 +25,6 @@ from ottla.storage.jsonl.tail import Tail
 if TYPE_CHECKING:
     from ottla.storage.jsonl.ledger import Ledger
 
-NEW_TEXT = "text.new"
 NEW_STATE = "state.new"
 _WORTH_BYTES = 64 * 1024
 _COPY_BYTES = 2**20
@@ -32,11 +32,11 @@ _COPY_BYTES = 2**20
 
 def start(ledger: "Ledger") -> None:
     """The first file, empty; one that a deletion left behind under its name goes."""
-    files, folder = ledger.files, ledger.folder
+    files = ledger.files
     _abandon(ledger)
-    files.close(files.open(folder / NEW_TEXT, os.O_WRONLY | os.O_CREAT))
-    files.replace(folder / "state", encode_state(State()))
-    files.rename(folder / NEW_TEXT, ledger.path)
+    files.close(files.open(ledger.new_path, os.O_WRONLY | os.O_CREAT))
+    files.replace(ledger.folder / "state", encode_state(State()))
+    files.rename(ledger.new_path, ledger.path)
     files.sync_folder(ledger.path.parent)
     ledger.drop_open()
 
@@ -44,7 +44,7 @@ def start(ledger: "Ledger") -> None:
 def settle(ledger: "Ledger") -> None:
     """Finish, or undo, what a killed process left half done."""
     files, folder = ledger.files, ledger.folder
-    if (folder / NEW_TEXT).exists():
+    if ledger.new_path.exists():
         _abandon(ledger)
     elif (folder / NEW_STATE).exists():
         files.sync_folder(ledger.path.parent)
@@ -54,11 +54,10 @@ def settle(ledger: "Ledger") -> None:
 
 def _abandon(ledger: "Ledger") -> None:
     """In this order: a `state.new` alone would mean that the file was replaced."""
-    files, folder = ledger.files, ledger.folder
-    for name in (NEW_STATE, NEW_TEXT):
-        if (folder / name).exists():
-            files.unlink(folder / name)
-            files.sync_folder(folder)
+    for path in (ledger.folder / NEW_STATE, ledger.new_path):
+        if path.exists():
+            ledger.files.unlink(path)
+            ledger.files.sync_folder(path.parent)
 
 
 def renew(ledger: "Ledger", fd: int, control: Control, tail: Tail) -> tuple[Control, Tail]:
@@ -89,7 +88,10 @@ def _copied(ledger: "Ledger", ranges: Iterable[tuple[int, int]]) -> Iterator[byt
     text, _ = ledger.text()
     for start, end in ranges:
         for position in range(start, end, _COPY_BYTES):
-            yield ledger.files.read_at(text.handle.fd, min(_COPY_BYTES, end - position), position)
+            part = ledger.files.read_at(text.handle.fd, min(_COPY_BYTES, end - position), position)
+            if len(part) < min(_COPY_BYTES, end - position):
+                raise text.damaged(position + len(part), f"it ends there, but {end} bytes were acknowledged")
+            yield part
 
 
 def replace_text(
@@ -97,18 +99,16 @@ def replace_text(
 ) -> tuple[Control, Tail]:
     """Put *content*, which *state* describes except for its position, in the place of the current file."""
     files, folder = ledger.files, ledger.folder
-    try:
+    with ledger.failing():
         _abandon(ledger)
         end = _write(ledger, content)
         state = replace(state, generation=control.active + 1, position=end)
         files.replace(folder / NEW_STATE, encode_state(state))
         control = write_control(files, fd, control._replace(failed=control.failed | REPLACING))
-        files.rename(folder / NEW_TEXT, ledger.path)
+        files.rename(ledger.new_path, ledger.path)
         settle(ledger)
         control = write_control(files, fd, published(control, state))
         files.sync(fd)
-    except OSError as error:
-        raise ledger.failure(error) from error
     ledger.drop_open()
     tail = Tail(state, control.layout)
     ledger.know(tail)
@@ -124,7 +124,7 @@ def published(control: Control, state: State) -> Control:
 
 
 def _write(ledger: "Ledger", content: Iterable[bytes]) -> int:
-    files, path = ledger.files, ledger.folder / NEW_TEXT
+    files, path = ledger.files, ledger.new_path
     fd = files.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     position = 0
     try:
@@ -133,5 +133,5 @@ def _write(ledger: "Ledger", content: Iterable[bytes]) -> int:
         files.sync(fd)
     finally:
         files.close(fd)
-    files.sync_folder(ledger.folder)
+    files.sync_folder(path.parent)
     return position

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptLog
 from ottla.storage.disk.control import REPLACING, Control
-from ottla.storage.jsonl.replacement import NEW_STATE, NEW_TEXT, published
+from ottla.storage.jsonl.replacement import NEW_STATE, published
 from ottla.storage.jsonl.scan import batches
 from ottla.storage.jsonl.state import State, load_state
 from ottla.storage.jsonl.tail import Tail
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 def load(ledger: "Ledger", generation: int) -> State:
     """The stored state of a generation; `CorruptLog` if there is none, because it was replaced or is damaged."""
-    state = _newest(ledger)
+    state = newest_state(ledger)
     if state.generation != generation:
         reason = f"it describes generation {state.generation} of the file, not {generation}"
         raise CorruptLog(str(ledger.folder / "state"), 0, reason)
     return state
 
 
-def _newest(ledger: "Ledger") -> State:
-    """The state that belongs to the text file: `state.new` once there is no `text.new` any more."""
+def newest_state(ledger: "Ledger") -> State:
+    """The state that belongs to the text file: `state.new` once the new file has its name."""
     files, folder = ledger.files, ledger.folder
-    state = None if (folder / NEW_TEXT).exists() else load_state(files, folder / NEW_STATE)
+    state = None if ledger.new_path.exists() else load_state(files, folder / NEW_STATE)
     state = state or load_state(files, folder / "state")
     if state is None:
         raise CorruptLog(str(folder / "state"), 0, "the file is missing")
@@ -39,7 +39,7 @@ def _newest(ledger: "Ledger") -> State:
 
 def rescued(ledger: "Ledger", control: Control, incarnation: bytes) -> Control:
     """What `control` would say had it been synced with the last acknowledged append, or one later."""
-    state = _newest(ledger)
+    state = newest_state(ledger)
     if state.generation == control.active + 1:
         control = published(control, state)
     else:

@@ -64,7 +64,7 @@ class Stored(NamedTuple):
         if stamp is None:
             return None
         return Header(
-            MAGIC, VERSION, COLUMNS_CODEC, 0, len(self.lines), 0, 0, 0, 0,
+            MAGIC, VERSION, COLUMNS_CODEC, 0, self.lines[0].of, 0, 0, 0, 0,
             stamp.producer_id, stamp.epoch, stamp.sequence, 0, self.first_number, self.append_ms, 0,
         )  # fmt: skip
 
