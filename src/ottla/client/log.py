@@ -133,9 +133,12 @@ class Log:
         for key in self.engine.keys(f"producers/{topic.id}"):
             self.engine.discard(key)
 
-    def handle(self, topic: str, *, create: bool = False) -> TopicHandle:
-        """The topic, opened for appending and reading packed batches; with *create* as the first post does it."""
-        return self._catalog.open_or_create(topic) if create else self._catalog.open(topic)
+    def handle(self, topic: str, *, create: bool = False, **settings: Any) -> TopicHandle:
+        """The topic, opened for appending and reading packed batches; with *create* as the first post does it.
+
+        *settings* are those of a topic that is made by this call, where they are not as in the log's defaults.
+        """
+        return self._catalog.open_or_create(topic, settings) if create else self._catalog.open(topic)
 
     @property
     def defaults(self) -> TopicSettings:

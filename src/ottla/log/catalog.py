@@ -125,14 +125,14 @@ class Catalog:
             handle = self._handles[name] = TopicHandle(self._engine, topic, self._seen)
         return handle
 
-    def open_or_create(self, name: str) -> TopicHandle:
-        """A handle for posting: the topic is made first if it is missing and the log may do so."""
+    def open_or_create(self, name: str, words: dict[str, Any] | None = None) -> TopicHandle:
+        """A handle for posting: the topic is made first, with *words*, if it is missing and the log may do so."""
         try:
             return self.open(name)
         except UnknownTopic:
             if not self._auto_create:
                 raise
-        self.create(name, {}, exist_ok=True)  # another process may be doing the same
+        self.create(name, words or {}, exist_ok=True)  # another process may be doing the same
         return self.open(name)
 
     def settings_for_post(self, name: str) -> TopicSettings:

@@ -60,12 +60,11 @@ def _messages(store: PartitionStore, position: int) -> Iterator[Message]:
     size = 0
     while batches := store.read(position, _READ_BYTES):
         for message in Messages.of("", 0, batches, max(position, store.bounds().first)):
-            size += len(message.value or b"") + _PAYLOAD_BYTES
-            if size > _ANSWER_BYTES or message.number >= _LARGEST_NUMBER:
-                if size == len(message.value or b"") + _PAYLOAD_BYTES:
-                    yield message
+            more = len(message.value or b"") + _PAYLOAD_BYTES
+            if size and (size + more > _ANSWER_BYTES or message.number >= _LARGEST_NUMBER):
                 return
             yield message
+            size += more
         position = batches[-1].next_number
 
 
