@@ -4,7 +4,6 @@ Nothing is changed here. `ottla.storage.file.mend` uses the same findings to set
 """
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.batch import Batch
 from ottla.errors import CorruptBatch, CorruptLog
 from ottla.model import Damage, Topic
-from ottla.storage.disk.control import CONTROL_BYTES, Control, bad_slots
+from ottla.storage.disk.control import Control
 from ottla.storage.disk.files import Files
+from ottla.storage.disk.mending import control_damage, described
 from ottla.storage.file.layout import Piece, log_path, pieces_of
 from ottla.storage.file.runfile import firsts_of, read_group
 from ottla.storage.file.runs import checked_footer
@@ -26,9 +26,6 @@ from ottla.storage.file.walk import look
 if TYPE_CHECKING:
     from ottla.storage.file.engine import FileEngine
     from ottla.storage.file.partition import FilePartition
-
-_LOOKS = 5
-_PAUSE_S = 0.002
 
 
 @dataclass
@@ -77,13 +74,6 @@ def verify(engine: "FileEngine") -> Iterator[Damage]:
             yield from _verify_partition(engine.partition(topic, index), topic)
 
 
-def described(engine: "FileEngine", error: CorruptLog) -> Damage:
-    """Damage to a topic's description, or to metadata, which belong to no partition."""
-    place = Path(error.path).relative_to(engine.root.path).parts
-    topic = place[1] if place[0] == "topics" else ""
-    return Damage(topic=topic, partition=None, path=error.path, position=error.position, reason=error.reason)
-
-
 def _verify_partition(partition: "FilePartition", topic: Topic) -> Iterator[Damage]:
     if not partition.exists() and not partition.holds_messages():
         return
@@ -119,20 +109,6 @@ def _looked_up(partition: "FilePartition") -> tuple[Control, set[Path] | None]:
 
 def _damage_of(error: CorruptLog, topic: Topic, index: int) -> Damage:
     return Damage(topic=topic.name, partition=index, path=error.path, position=error.position, reason=error.reason)
-
-
-def control_damage(partition: "FilePartition") -> list[tuple[int, str]]:
-    """Where the control file is damaged. A write that is under way looks like that too, but not for long."""
-    for _ in range(_LOOKS):
-        data = partition.files.read(partition.lock.path)
-        if data is None:
-            return [(0, "the file is missing")]
-        bad = bad_slots(data[:CONTROL_BYTES])
-        if not bad:
-            break
-        time.sleep(_PAUSE_S)
-    both = "neither of its two slots is valid"
-    return [(0, both)] if len(bad) > 1 else [(at, "one of its two slots is not valid") for at in bad]
 
 
 def producers_damage(partition: "FilePartition", control: Control) -> list[CorruptLog]:

@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptLog
 from ottla.model import Damage, Topic
-from ottla.settings import TopicSettings
 from ottla.storage.disk.control import CONTROL_BYTES, Control, incarnation_of, write_control
 from ottla.storage.disk.files import Files, temporary_name
+from ottla.storage.disk.mending import control_damage, copy_bytes, mend_catalog, put_control, set_aside
 from ottla.storage.disk.root import storage_full_at
 from ottla.storage.file.check import (
     Finding,
     Span,
-    control_damage,
     damages,
-    described,
     examine,
     producers_damage,
 )
@@ -38,39 +36,18 @@ if TYPE_CHECKING:
     from ottla.storage.file.engine import FileEngine
     from ottla.storage.file.partition import FilePartition
 
-_COPY_BYTES = 2**20
-
 
 def repair(engine: "FileEngine") -> Iterator[Damage]:
     """Mend every topic; yields what was damaged and where it went."""
     with storage_full_at(engine.root.path):
-        yield from _mend_catalog(engine)
+        yield from mend_catalog(engine, _partitions_in)
         for topic in engine.topics():
             for index in range(topic.settings.partitions):
                 yield from _Mender(engine, engine.partition(topic, index), topic).mend()
 
 
-def _mend_catalog(engine: "FileEngine") -> Iterator[Damage]:
-    """A topic whose description is lost gets the default settings; metadata that is lost is as if never stored."""
-    errors = list(engine.catalog.damage())
-    if not errors:
-        return
-    with engine.root.changing("repair"):
-        for error in errors:
-            path = Path(error.path)
-            aside = engine.root.path / "damaged" / path.parent.relative_to(engine.root.path)
-            saved = set_aside(engine.files, path, aside)
-            if path.name == "topic.json":
-                engine.catalog.write(_described_by_folders(path))
-            else:
-                engine.files.unlink(path)
-            yield replace(described(engine, error), set_aside=str(saved))
-
-
-def _described_by_folders(path: Path) -> Topic:
-    partitions = [int(entry) for entry in os.listdir(path.parent) if entry.isdecimal()]
-    settings = TopicSettings(partitions=max(partitions, default=0) + 1)
-    return Topic(name=path.parent.parent.name, id=path.parent.name, created_ms=0, settings=settings)
+def _partitions_in(folder: Path) -> int:
+    return max((int(entry) for entry in os.listdir(folder) if entry.isdecimal()), default=0) + 1
 
 
 class _Mender:
@@ -89,7 +66,7 @@ class _Mender:
         if not partition.exists():
             if not partition.holds_messages():
                 return []
-            self._put_control()
+            put_control(self._engine, partition)
         with partition.held() as fd:
             control, found = self._mended_control(fd)
             found += self._mend_producers(control)
@@ -105,12 +82,6 @@ class _Mender:
                 self._files.sync(fd)
         partition.start_afresh()
         return found
-
-    def _put_control(self) -> None:
-        """A control file to lock, for a partition that lost its own; it says nothing."""
-        with self._engine.root.locked("repair"):
-            if not self._partition.exists():
-                self._files.replace(self._partition.lock.path, bytes(CONTROL_BYTES))
 
     def _mended_control(self, fd: int) -> tuple[Control, list[Damage]]:
         """A control file that says nothing, or what the segments do not bear out, is written anew from them."""
@@ -174,41 +145,12 @@ class _Mender:
         unfinished = folder / temporary_name()
         if piece.kind == "log":
             final = log_path(folder, span.first)
-            _copy(files, piece.path, unfinished, span.start, span.stop)
+            copy_bytes(files, piece.path, unfinished, span.start, span.stop)
         else:
             final = range_path(folder, span.first, span.end, "parquet")
             _copy_groups(files, piece, unfinished, span)
         files.rename(unfinished, final)
         self._partition.segments.drop(final)
-
-
-def set_aside(files: Files, path: Path, aside: Path) -> Path | None:
-    """Keep the damaged file; `None` where there is none to keep."""
-    if not path.is_file():
-        return None
-    files.make_folder(aside)
-    unfinished, target, number = aside / temporary_name(), aside / path.name, 1
-    _copy(files, path, unfinished, 0, path.stat().st_size)
-    while target.exists():
-        target = aside / f"{path.name}.{number}"
-        number += 1
-    files.rename(unfinished, target)
-    files.sync_folder(aside)
-    return target
-
-
-def _copy(files: Files, source: Path, target: Path, start: int, stop: int) -> None:
-    """Bytes of one file as a new one, durable."""
-    fd = files.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        with source.open("rb") as content:
-            content.seek(start)
-            position = 0
-            while chunk := content.read(min(stop - start - position, _COPY_BYTES)):
-                position = files.write_at(fd, [chunk], position)
-        files.sync(fd)
-    finally:
-        files.close(fd)
 
 
 def _copy_groups(files: Files, piece: Piece, target: Path, span: Span) -> None:
