@@ -32,6 +32,8 @@ LARGEST_CALL = 2**31 - 1
 MAX_IN_FLIGHT = 64 * 2**20
 """Bytes that are held for all producers together."""
 _GRACE_S = 10.0
+_KILLING_S = 1.0
+"""How long it takes to cancel what is still under way after that, at most."""
 _LOOK_S = 0.25
 """How often a running server looks whether its parts are alive."""
 
@@ -176,16 +178,20 @@ class _Listener:
 
     def failure(self) -> Exception | None:
         """What is wrong, if it does not listen any more."""
-        if self._grpc.wait_for_termination(0) and all(thread.is_alive() for thread in self._threads):
+        if self._grpc.wait_for_termination(0) and self._is_served():
             return None
         return ServerError(f"the listener on {self.address} ended by itself: see the log, and start the server again")
+
+    def _is_served(self) -> bool:
+        """Whether the thread of the gRPC server runs; without it the port stays open and nobody answers."""
+        return all(thread.is_alive() for thread in self._threads)
 
     def stop(self, services: Services, grace: float) -> None:
         deadline = time.monotonic() + grace
         stopped = self._grpc.stop(grace)  # from here on nothing new is taken
         services.stop()
         services.end_idle_streams()
-        while not stopped.wait(0.05) and time.monotonic() < deadline + 1:  # a dead listener never says that it stopped
+        while not stopped.wait(0.05) and self._is_served() and time.monotonic() < deadline + _KILLING_S:
             services.end_idle_streams()
         services.close()
         self.pools.shutdown()

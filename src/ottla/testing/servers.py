@@ -31,7 +31,7 @@ class ServerProcess:
         if program is PROGRAM and "--grpc" not in arguments:
             arguments = (*arguments, "--grpc", "127.0.0.1:0")
         self._folder = tempfile.TemporaryDirectory(prefix="ottla-server-")
-        self._errors = Path(self._folder.name, "stderr").open("w+b")
+        self._errors = Path(self._folder.name, "stderr").open("w+b")  # noqa: SIM115  (open as long as the process)
         self.listening: dict[str, Any] = {}
         """What it said about where it listens."""
         self.process = subprocess.Popen(
@@ -120,13 +120,20 @@ def clean_environment() -> dict[str, str]:
     return kept | {"XDG_CONFIG_HOME": "/nonexistent", "PYTHONUNBUFFERED": "1"}
 
 
+def is_running(pid: int) -> bool:
+    """Whether there is such a process; one that only waits to be collected is none."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return sys.platform != "linux"
+
+
 def _gone(pid: int) -> bool:
     """Whether a process ends by itself, as a broker does whose supervisor has gone."""
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
+    while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return False
+    return not is_running(pid)
