@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 WORKERS ?= 2
 ROUNDS ?= 5000
 
-.PHONY: help demo test check format proto bench campaign clean
+.PHONY: help demo test check format proto bench bench-peers campaign clean
 
 help:  ## What can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(READY)  ## A minute's look at ottla: a durable log in a folder, written, read, killed and recovered
 	@$(BIN)/python examples/demo.py
@@ -33,6 +33,10 @@ proto: $(READY)  ## Generate the messages of the protocol from proto/
 
 bench: $(READY)  ## The benchmarks: a table here, and build/bench.json
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-peers: $(READY)  ## ottla beside Redis, NATS, RabbitMQ and Kafka, those that are installed: a table here, and build/peers.json
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group peers --editable '.[server,cli]'
+	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 campaign: $(READY)  ## Thousands of kills and fuzzing rounds; ROUNDS=n says how many
 	@OTTLA_ROUNDS=$(ROUNDS) $(BIN)/pytest -m campaign --timeout=0 $(PYTEST_ARGS)
