@@ -12,6 +12,7 @@ from typing import Self
 
 import grpc
 
+from ottla.batch import columns_of_values
 from ottla.client.log import Log
 from ottla.errors import InvalidValue, ServerError
 from ottla.server.addresses import Address, check_exposed, parse_address
@@ -93,6 +94,7 @@ class Server:
             listener.start(self._services)
             self._listener = listener
         threading.Thread(target=self._watch, args=(listener,), name="ottla-watch", daemon=True).start()
+        columns_of_values([b""])  # Arrow imports pandas at its first conversion: no client should wait for that
         _logger.info(
             "listening on %s for %s",
             self.address,
