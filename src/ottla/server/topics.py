@@ -4,9 +4,11 @@ import grpc
 
 from ottla.client.log import Log
 from ottla.log.groups import GroupPositions
+from ottla.log.partitioners import partitioner_for
 from ottla.model import Topic
 from ottla.protocol.topics import decode_settings, encode_topic
 from ottla.server.cluster import Cluster, owner_of
+from ottla.settings import check_name
 from ottla.v1 import log_pb2 as pb
 
 _Context = grpc.ServicerContext
@@ -24,7 +26,13 @@ class TopicCalls:
         if not request.id:
             return encode_topic(self._log.create_topic(request.name, **changes))
         settings = self._log.defaults.changed(**changes)
-        topic = Topic(name=request.name, id=request.id, created_ms=request.created_ms, settings=settings)
+        partitioner_for(settings.partitioner)
+        topic = Topic(
+            name=check_name(request.name),
+            id=check_name(request.id, "topic id"),  # engines name files by it
+            created_ms=request.created_ms,
+            settings=settings,
+        )
         return encode_topic(self._log.engine.create_topic(topic))
 
     def get_topic(self, request: pb.GetTopicRequest, _: _Context) -> pb.Topic:
@@ -55,6 +63,7 @@ class TopicCalls:
             return encode_topic(self._log.alter_topic(request.name, **changes))
         current = self._log.topic(request.name)
         settings = current.settings.changed(**changes)
+        partitioner_for(settings.partitioner)
         wanted = Topic(
             name=current.name,
             id=request.id or current.id,
