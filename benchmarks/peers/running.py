@@ -56,6 +56,7 @@ def run(name: str, plan: Plan, folder: Path | None) -> Result:
         try:
             for what, value in _said(here, plan.limit_s):
                 _take(result, what, value)
+            process.join(_STOP_S)
         except NotRun as reason:
             result.not_run = str(reason)
         finally:
@@ -90,8 +91,6 @@ def _said(process: Connection, limit_s: float) -> Iterator[tuple[str, Any]]:
 
 def _end(process: Any) -> None:
     """Ask the peer's process to stop, then end all that is left of its group."""
-    if process.is_alive():
-        process.join(_STOP_S)
     process.terminate()
     process.join(_STOP_S)
     with suppress(ProcessLookupError):
