@@ -5,8 +5,9 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.rows import Row, shown, write_json
+from benchmarks.rows import Row, machine, shown, write_block, write_json
 
+DOCS = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 NAMES = ("batch", "file", "producer", "scale")
 
 
@@ -14,6 +15,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure ottla beside the machine's limits.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of {', '.join(NAMES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="smaller and rougher")
+    parser.add_argument("--docs", action="store_true", help="put the table into docs/benchmarks.md")
     parser.add_argument("--json", type=Path, default=Path("build/bench.json"), help="where the figures go")
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):
@@ -24,6 +26,8 @@ def main() -> None:
         rows += import_module(f"benchmarks.bench_{name}").run(quick=options.quick)
     print(shown(rows))
     write_json(rows, options.json)
+    if options.docs:
+        write_block(DOCS, "library", f"{machine()}\n\n{shown(rows)}")
     print(f"\nalso in {options.json}", file=sys.stderr)
 
 

@@ -1,6 +1,7 @@
 """What a benchmark returns, how it is timed, and how it is shown."""
 
 import json
+import os
 import platform
 import time
 from collections.abc import Callable, Iterable
@@ -67,6 +68,21 @@ def shown(rows: Iterable[Row]) -> str:
 
 def number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def machine() -> str:
+    """What the figures were measured on, in one sentence."""
+    return f"One run with Python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores."
+
+
+def write_block(page: Path, name: str, text: str) -> None:
+    """Replace what a page has between its two marks for *name*."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(f"<!-- {name}: begin")
+    head, _, rest = rest.partition("-->")
+    _, end, after = rest.partition(f"<!-- {name}: end")
+    if not begin or not end:
+        raise ValueError(f"{page} has no block for {name}")
+    page.write_text(f"{before}{begin}{head}-->\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def write_json(rows: Iterable[Row], path: Path) -> None:
