@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.batch import Batch
 from ottla.client.reader import PartitionReader
 from ottla.clock import ManualClock
 from ottla.errors import MessagesLost
@@ -67,3 +68,31 @@ def test_at_the_tail_and_beyond_there_is_nothing(handle: TopicHandle) -> None:
         reader = PartitionReader(handle, 0, position)
         assert len(reader.read(1, 1)[0]) == 0
         assert reader.lag() == 0
+
+
+def test_a_hole_is_reported_and_what_lies_behind_it_is_read_once(
+    handle: TopicHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a repair leaves it: batches before and after, and nothing between."""
+    reader = PartitionReader(handle, 0, 1)
+    read = reader.store.read
+
+    def with_a_hole(start: int, max_bytes: int) -> list[Batch]:
+        return [batch for batch in read(start, max_bytes) if batch.first_number != 4]
+
+    monkeypatch.setattr(reader.store, "read", with_a_hole)
+    assert [m.number for m in reader.read(100, 2**20)[0]] == [1, 2, 3]
+    reader.position = 4
+    with pytest.raises(MessagesLost) as lost:
+        reader.read(100, 2**20)
+    assert (lost.value.start, lost.value.first) == (4, 7)
+    reader.position = 7
+    assert [m.number for m in reader.read(100, 2**20)[0]] == [7, 8, 9]
+
+
+def test_a_hole_at_the_end_leads_to_the_end(handle: TopicHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = PartitionReader(handle, 0, 7)
+    monkeypatch.setattr(reader.store, "read", lambda *_: [])
+    with pytest.raises(MessagesLost) as lost:
+        reader.read(100, 2**20)
+    assert (lost.value.start, lost.value.first) == (7, 10)

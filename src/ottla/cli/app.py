@@ -58,6 +58,8 @@ def run(arguments: Sequence[str]) -> int:
 def _invoke(arguments: Sequence[str]) -> int:
     try:
         return app(list(arguments), standalone_mode=False, prog_name="ottla") or 0
+    except SystemExit as told:  # by the completion of shells
+        return int(told.code or 0)
     except typer.Abort:
         say("stopped; nothing was changed")
         return FAILED

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from ottla.batch import Batch, Messages, Stamp, columns_of_arrow, split
 from ottla.cli.exits import Failure, say
 from ottla.client.log import Log
+from ottla.client.reader import unbroken
 from ottla.clock import SystemClock
 from ottla.errors import TopicExists, Uncertain, UnexpectedNext, UnknownTopic
 from ottla.log.starts import StartWords, locate, parse_start
@@ -165,13 +166,15 @@ class TopicCopy:
     # One step
 
     def _read(self, partition: int, start: int, end: int) -> Messages:
-        batches = self._source.read(partition, start, _READ_BYTES)
-        first = max(start, batches[0].first_number) if batches else start
+        first = max(start, self._source.bounds(partition).first)
+        batches = unbroken(self._source.read(partition, first, _READ_BYTES))
+        first = max(first, batches[0].first_number) if batches else first
         return Messages.of(self.topic, partition, batches, first, max(end - first, 0))
 
     def _skip(self, partition: int, at: int, first: int, number: int) -> Link:
         """Messages were removed at the source before they were copied: say so, and count on from there."""
-        say(f"messages {at:,} to {first - 1:,} of {self.topic}/{partition} were removed before they were copied")
+        where = f"{self.topic}/{partition}"
+        say(f"messages {at:,} to {first - 1:,} of {where} are gone: they were removed before they were copied")
         link = Link(self._source.id, first, number)
         self._store(partition, link)
         return link

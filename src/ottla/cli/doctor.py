@@ -1,5 +1,6 @@
 """`ottla doctor`: is a log, and the place where it is, in good health?"""
 
+import os
 from typing import Annotated
 
 import typer
@@ -40,7 +41,7 @@ def doctor(
 
 def _show(finding: Finding) -> None:
     sign, colour = _SIGNS[finding.state]
-    typer.secho(f"{sign} {finding.what}", fg=colour, nl=False)
+    typer.secho(f"{sign} {finding.what}", fg=None if os.environ.get("NO_COLOR") else colour, nl=False)
     typer.echo(f": {finding.says}")
     if finding.advice:
         typer.echo(f"  {finding.advice}")

@@ -3,9 +3,9 @@
     {"event_id": "…", "topic_name": "deliveries", "timestamp": "2030-01-31T12:00:00.000Z",
      "message": "truck 1021 on time", "truck": 1021, "metadata": {"source": "depot 4"}}
 
-Only `message` is required; any further pairs are the event's own and are kept. On the way in an absent id, topic
-and timestamp are filled in, and the whole event is the message's value. On the way out a message that is no event
-becomes one, with its key and headers as metadata.
+Only `message` is required, or `message_base64` for bytes that are no text; any further pairs are the event's own and
+are kept. On the way in an absent id, topic and timestamp are filled in, and the whole event is the message's value. On
+the way out a message that is no event becomes one, with its key and headers as metadata.
 """
 
 import json
@@ -20,6 +20,7 @@ from ottla.settings import check_name
 
 _SECONDS_END = 100_000_000_000
 """A number below this is Unix seconds, up to the year 5138; above it are milliseconds, from 1973 on."""
+_FILLED_IN = ("event_id", "topic_name", "timestamp")
 _MILLISECONDS_END = 2**53
 _TIMESTAMP = "write a time such as 2030-01-31T12:00:00Z, or Unix seconds or milliseconds"
 
@@ -37,8 +38,9 @@ class Event(NamedTuple):
 def read_event(line: bytes, topic: str | None, key_field: str | None, now_ms: int) -> Event:
     """The event in a line of JSON, completed; or one sentence about what is wrong with it."""
     event = parse_object(line)
-    if "message" not in event:
+    if not _is_event(event):
         raise InvalidValue("event", line, 'it has no "message"')
+    event = {field: fact for field, fact in event.items() if fact is not None or field not in _FILLED_IN}
     name = event.get("topic_name", topic)
     if name is None:
         raise InvalidValue("event", line, 'it has no "topic_name", and the command names no topic')
@@ -49,9 +51,13 @@ def read_event(line: bytes, topic: str | None, key_field: str | None, now_ms: in
         "event_id": uuid.uuid4().hex,
         "topic_name": check_name(name),
         "timestamp": moment(timestamp_ms),
-    } | {field: fact for field, fact in event.items() if fact is not None}
+    } | event
     key = None if key_field is None else key_in(event, key_field)
     return Event(name, json.dumps(completed, ensure_ascii=False).encode(), key, timestamp_ms)
+
+
+def _is_event(candidate: dict[str, Any]) -> bool:
+    return "message" in candidate or "message_base64" in candidate
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
@@ -86,7 +92,7 @@ def event_of(message: Message) -> dict[str, Any]:
         sent = json.loads(message.value or b"")
     except ValueError:
         sent = None
-    if isinstance(sent, dict) and "message" in sent:
+    if isinstance(sent, dict) and _is_event(sent):
         return event | sent
     event |= bytes_pair("message", message.value)
     metadata = {} if message.key is None else bytes_pair("key", message.key)

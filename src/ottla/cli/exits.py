@@ -81,7 +81,7 @@ def say(sentence: str, program: str = "ottla") -> None:
     sys.stderr.flush()
 
 
-def sentence_of(error: BaseException) -> str:
+def sentence_of(error: BaseException) -> str:  # noqa: PLR0911  (one for each error with words of its own)
     """What went wrong, in the words of the command line instead of the library's."""
     match error:
         case UnknownTopic(topic=topic):
@@ -90,6 +90,8 @@ def sentence_of(error: BaseException) -> str:
             return f"topic {topic!r} already exists: choose another name, or change it with `ottla topics alter`"
         case TopicRecreated(topic=topic):
             return f"topic {topic!r} was deleted while it was in use: start again"
+        case InvalidValue(what="folder", value=folder, rule=rule) if "no ottla log" in rule:
+            return f"there is no log in {folder}: check the name, or make a topic there first"
         case CorruptLog():
             return (
                 f"{error.path} is damaged at byte {error.position}: {error.reason}; "

@@ -2,7 +2,7 @@
 
 import bisect
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from ottla.batch import Batch, Messages
@@ -46,7 +46,7 @@ class PartitionReader:
             self._ahead = []
             return Messages(self.topic), 0
         if not self._holds(self.position):
-            self._ahead = self.store.read(self.position, max_bytes)
+            self._ahead = unbroken(self.store.read(self.position, max_bytes))
             self._check_still_there()
         batches, size = _within(self._ahead, max_bytes)
         messages = Messages.of(self.topic, self.partition, batches, self.position, max_messages)
@@ -72,10 +72,22 @@ class PartitionReader:
         return bool(self._ahead) and self._ahead[0].first_number <= number < self._ahead[-1].next_number
 
     def _check_still_there(self) -> None:
-        """Retention may have come between looking at the bounds and reading."""
-        if not self._ahead or self._ahead[0].first_number > self.position:
-            self._ahead = []
-            raise MessagesLost(self.topic, self.partition, self.position, self.store.bounds().first)
+        """Retention may have come between looking at the bounds and reading, and a repair leaves holes."""
+        if self._ahead and self._ahead[0].first_number <= self.position:
+            return
+        bounds = self.store.bounds()
+        kept = self._ahead[0].first_number if self._ahead else bounds.next
+        self._ahead = []
+        first = bounds.first if bounds.first > self.position else kept
+        raise MessagesLost(self.topic, self.partition, self.position, first)
+
+
+def unbroken(batches: Sequence[Batch]) -> list[Batch]:
+    """The batches up to the first hole in their numbers; what lies behind it is read when the hole was reported."""
+    for index, (before, after) in enumerate(pairwise(batches), 1):
+        if before.next_number != after.first_number:
+            return list(batches[:index])
+    return list(batches)
 
 
 def _within(batches: Sequence[Batch], max_bytes: int) -> tuple[Sequence[Batch], int]:
