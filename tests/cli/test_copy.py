@@ -190,6 +190,17 @@ def test_interrupted_anywhere_it_goes_on(
         assert content(copy, "t") == content(log, "t")
 
 
+def test_a_copy_that_was_deleted_is_made_anew(
+    program: "Program", log: ottla.Log, backup: str, target: ottla.Log, folder: Path
+) -> None:
+    log.append("t", [b"one", b"two"])
+    for _ in range(2):
+        program("copy", str(folder), backup).done()
+        assert target.read("t").values() == [b"one", b"two"]
+        target.delete_topic("t")
+        assert target.engine.keys("copies") == []
+
+
 class TestRefused:
     """What is no copy is never made worse."""
 

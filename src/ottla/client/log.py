@@ -130,8 +130,9 @@ class Log:
         """Remove a topic, all its messages and all positions in it. Handles on it raise `TopicRecreated`."""
         topic = self._catalog.delete(name)
         self._groups.forget_topic(topic.id)
-        for key in self.engine.keys(f"producers/{topic.id}"):
-            self.engine.discard(key)
+        for kind in ("producers", "copies"):
+            for key in self.engine.keys(f"{kind}/{topic.id}"):
+                self.engine.discard(key)
 
     def handle(self, topic: str, *, create: bool = False, **settings: Any) -> TopicHandle:
         """The topic, opened for appending and reading packed batches; with *create* as the first post does it.
