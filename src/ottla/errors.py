@@ -255,13 +255,13 @@ class StorageFull(StorageError):
 
 
 class StorageFailed(StorageError):
-    """The device refused to make an append durable; what it held was cut and is not in the log."""
+    """The device refused to read, or to make an append durable; what it held of that was cut and is not in the log."""
 
     def __init__(self, path: str, reason: str) -> None:
         self.path = path
         self.reason = reason
         super().__init__(
-            f"{path} could not be made durable ({reason}): nothing was acknowledged; check the disk, then retry"
+            f"{path} could not be made durable, or read ({reason}): nothing was acknowledged; check the disk, then retry"
         )
 
 

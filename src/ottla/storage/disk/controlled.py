@@ -82,31 +82,36 @@ class ControlledFolder(ABC):
     @contextlib.contextmanager
     def locked(self) -> Iterator[tuple[int, Control]]:
         """Hold the lock; gives the control file's descriptor and content, recovered if need be."""
-        try:
-            self._engine.root.handles.get(self.lock.path)
-        except FileNotFoundError:
-            self._create()
+        with self.failing():
+            try:
+                self._engine.root.handles.get(self.lock.path)
+            except FileNotFoundError:
+                self._create()
         with self.held() as fd:
             yield fd, self.settled(fd)
-
-    def settled(self, fd: int) -> Control:
-        """What counts, recovered if need be. The lock is held."""
-        control = read_control(self.files, fd, self.lock.path, locked=True)
-        incarnation = self._incarnation_of(fd)
-        if not self.is_settled(control, incarnation):
-            with self.failing():
-                control = self.recover(fd, control, incarnation)
-        return control
 
     @contextlib.contextmanager
     def held(self) -> Iterator[int]:
         """Hold the lock, whatever state the files are in; gives the control file's descriptor."""
-        with self.lock.locked() as fd:
-            self.check_alive()
-            if self.files.size(fd) < 0:  # an append would go to a file that nobody can find
-                self._engine.root.handles.drop(self.lock.path)
-                raise CorruptLog(str(self.lock.path), 0, "the file was removed while the log was open")
+        with contextlib.ExitStack() as stack:
+            with self.failing():
+                fd = stack.enter_context(self.lock.locked())
+                self.check_alive()
+                if self.files.size(fd) < 0:  # an append would go to a file that nobody can find
+                    self._engine.root.handles.drop(self.lock.path)
+                    raise CorruptLog(str(self.lock.path), 0, "the file was removed while the log was open")
             yield fd
+
+    def settled(self, fd: int) -> Control:
+        """What counts, recovered if need be. The lock is held."""
+        with self.failing():
+            control = read_control(self.files, fd, self.lock.path, locked=True)
+            incarnation = self._incarnation_of(fd)
+            if control.serial == 1:  # whoever created it may have been killed before its name was durable
+                self.files.sync_folder(self.folder)
+            if not self.is_settled(control, incarnation):
+                control = self.recover(fd, control, incarnation)
+            return control
 
     def _create(self) -> None:
         """The files, at the first append."""
@@ -125,8 +130,7 @@ class ControlledFolder(ABC):
                 self.files.sync(fd)
             finally:
                 self.files.close(fd)
-            self.files.rename(temporary, self.lock.path)
-            self.files.sync_folder(self.folder)
+            self.files.rename(temporary, self.lock.path)  # the first commit makes it durable
 
     def _check_unused(self) -> None:
         """A folder that holds messages and no control file lost it: what counts in it must not be guessed at."""
@@ -139,12 +143,21 @@ class ControlledFolder(ABC):
 
     def control(self) -> Control | None:
         """What is acknowledged at this moment; `None` while nothing was ever appended."""
-        self.check_alive()
         try:
-            handle = self._engine.root.handles.get(self.lock.path)
+            self.check_alive()
+            handle = self._handle()
+            return None if handle is None else self._control(handle)
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def _handle(self) -> OpenFile | None:
+        try:
+            return self._engine.root.handles.get(self.lock.path)
         except FileNotFoundError:
             self._check_unused()
             return None
+
+    def _control(self, handle: OpenFile) -> Control:
         control = read_control(self.files, handle.fd, self.lock.path)
         incarnation = self._incarnation_of(handle.fd)
         if self.is_settled(control, incarnation):
@@ -152,19 +165,21 @@ class ControlledFolder(ABC):
         if control.incarnation == incarnation and not self._engine.root.read_only:
             with self.locked() as (_, control):
                 return control
-        return self._believe(handle.fd, control, incarnation)
+        return self._believe(handle, control, incarnation)
 
-    def _believe(self, fd: int, control: Control, incarnation: bytes) -> Control:
+    def _believe(self, handle: OpenFile, control: Control, incarnation: bytes) -> Control:
         """What the next to hold the lock will find; it publishes that before it appends anything."""
-        while self._believed is None or self._believed[0] != control.serial:
+        while True:
+            believed = self._believed
+            if believed is not None and believed[0] == control.serial:
+                return believed[1]
             found = self.rescued(control, incarnation)
-            again = read_control(self.files, fd, self.lock.path)
+            again = read_control(self.files, handle.fd, self.lock.path)
+            if self.is_settled(again, incarnation):
+                return again
             if again.serial == control.serial:
                 self._believed = (control.serial, found)
-            elif self.is_settled(again, incarnation):
-                return again
             control = again
-        return self._believed[1]
 
     def retrying(self, attempt: Callable[[Control], _T], empty: _T) -> _T:
         """Read from a snapshot; when a file of it was removed or replaced meanwhile, from a newer one."""

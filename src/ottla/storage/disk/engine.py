@@ -18,7 +18,7 @@ from ottla.storage.disk import files as disk_files
 from ottla.storage.disk import forks
 from ottla.storage.disk.catalog import Catalog
 from ottla.storage.disk.handles import OpenFiles
-from ottla.storage.disk.root import Root
+from ottla.storage.disk.root import Root, storage_full_at
 
 _log = logging.getLogger("ottla")
 
@@ -83,11 +83,13 @@ class DiskEngine(Generic[P]):
 
     def topics(self) -> list[Topic]:
         self.check_open()
-        return self.catalog.topics()
+        with storage_full_at(self.root.path):
+            return self.catalog.topics()
 
     def topic(self, name: str) -> Topic:
         self.check_open()
-        return self.catalog.topic(name)
+        with storage_full_at(self.root.path):
+            return self.catalog.topic(name)
 
     def create_topic(self, topic: Topic) -> Topic:
         self.check_writable("create a topic")
@@ -100,7 +102,7 @@ class DiskEngine(Generic[P]):
     def delete_topic(self, name: str) -> None:
         """Wait for the commits under way in every partition, then take the topic away in one step."""
         self.check_writable("delete a topic")
-        topic = self.catalog.topic(name)
+        topic = self.topic(name)
         with self.root.changing("delete a topic"), contextlib.ExitStack() as locks:
             topic = self.catalog.topic(name)
             for committed in self.committed(topic):
@@ -119,9 +121,10 @@ class DiskEngine(Generic[P]):
         key = (topic.id, index)
         partition = self._partitions.get(key)
         if partition is None:
-            if not self.catalog.is_current(topic):
-                raise TopicRecreated(topic.name, topic.id)
-            partitions = self.catalog.topic(topic.name).settings.partitions
+            with storage_full_at(self.root.path):
+                if not self.catalog.is_current(topic):
+                    raise TopicRecreated(topic.name, topic.id)
+                partitions = self.catalog.topic(topic.name).settings.partitions
             if not 0 <= index < partitions:
                 raise UnknownPartition(topic.name, index, partitions)
             partition = self._partitions.setdefault(key, self.open_partition(topic, index))
@@ -129,7 +132,8 @@ class DiskEngine(Generic[P]):
 
     def load(self, key: str) -> Versioned | None:
         self.check_open()
-        return self.catalog.load(key)
+        with storage_full_at(self.root.path):
+            return self.catalog.load(key)
 
     def store(self, key: str, data: bytes, version: int) -> int:
         self.check_writable("store metadata")
@@ -137,7 +141,8 @@ class DiskEngine(Generic[P]):
 
     def keys(self, prefix: str) -> list[str]:
         self.check_open()
-        return self.catalog.keys(prefix)
+        with storage_full_at(self.root.path):
+            return self.catalog.keys(prefix)
 
     def discard(self, key: str) -> None:
         self.check_writable("remove metadata")

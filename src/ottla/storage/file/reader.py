@@ -195,13 +195,9 @@ class Reader:
         return _Known(index if index is not None and index.covered == limit else None)
 
     def _open(self, control: Control, piece: Piece) -> tuple[OpenFile, int]:
-        """A segment and the end of what counts in it."""
+        """A segment and the end of what counts in it, or of what is left of that."""
         segment, size = self._segments.sized(piece.path)
-        if piece.first != control.active:
-            return segment, size
-        if size < control.end:
-            raise CorruptLog(str(piece.path), size, f"it ends there, but {control.end} bytes were acknowledged")
-        return segment, control.end
+        return segment, min(size, control.end) if piece.first == control.active else size
 
 
 def _size_of(data: bytes) -> int:
