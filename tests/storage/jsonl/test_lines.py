@@ -65,7 +65,7 @@ def of_value(value: bytes | None) -> bytes:
 
 
 @given(batches())
-def test_a_batch_comes_back_as_it_was(batch: Batch):
+def test_a_batch_comes_back_as_it_was(batch: Batch) -> None:
     decoded = [decode_line(line, TOPIC) for line in lines_of(batch, partition=3)]
     again = batch_of_lines(decoded)
     assert again.to_bytes() == batch.to_bytes()
@@ -74,7 +74,7 @@ def test_a_batch_comes_back_as_it_was(batch: Batch):
 
 
 @given(batches())
-def test_every_line_is_json_of_one_line(batch: Batch):
+def test_every_line_is_json_of_one_line(batch: Batch) -> None:
     lines = lines_of(batch)
     assert len(lines) == batch.count
     for index, line in enumerate(lines):
@@ -85,7 +85,7 @@ def test_every_line_is_json_of_one_line(batch: Batch):
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value[:12]))
-def test_hostile_content_is_still_one_line(value: bytes):
+def test_hostile_content_is_still_one_line(value: bytes) -> None:
     line = of_value(value)
     assert b"\n" not in line
     assert len(line.decode().splitlines()) == 1
@@ -94,14 +94,14 @@ def test_hostile_content_is_still_one_line(value: bytes):
 
 
 @pytest.mark.parametrize("value", HOSTILE[:-2], ids=lambda value: repr(value[:12]))
-def test_hostile_keys_and_headers(value: bytes):
+def test_hostile_keys_and_headers(value: bytes) -> None:
     columns = columns_of_lists([None], [value], [(("h", value), ("h", None))])
     (line,) = lines_of(Batch.pack(columns).numbered(1, 1))
     decoded = decode_line(line, TOPIC)
     assert (decoded.key, decoded.headers) == (value, (("h", value), ("h", None)))
 
 
-def test_k9_a_line_carries_offset_timestamp_payload_checksum_and_version():
+def test_k9_a_line_carries_offset_timestamp_payload_checksum_and_version() -> None:
     """K9: all of it by name, in plain JSON."""
     content = json.loads(of_value(b"truck 1021 on time"))
     crc = content.pop("crc")
@@ -118,20 +118,20 @@ def test_k9_a_line_carries_offset_timestamp_payload_checksum_and_version():
     assert crc == f"{google_crc32c.value(body.encode()):08x}"
 
 
-def test_null_is_not_empty():
+def test_null_is_not_empty() -> None:
     assert json.loads(of_value(None))["value"] is None
     assert json.loads(of_value(b""))["value"] == ""
     assert decode_line(of_value(None), TOPIC).value is None
     assert decode_line(of_value(b""), TOPIC).value == b""
 
 
-def test_bytes_that_are_no_text_are_base64():
+def test_bytes_that_are_no_text_are_base64() -> None:
     content = json.loads(of_value(b"\xff\0"))
     assert content["value_base64"] == "/wA="
     assert "value" not in content
 
 
-def test_both_times_are_kept():
+def test_both_times_are_kept() -> None:
     """The producer's time and the log's: the latter is written where they are not the same by definition."""
     columns = columns_of_lists([b"a", b"b"], None, None, [5, 7])
     first, second = lines_of(Batch.pack(columns).numbered(1, 1000))
@@ -141,7 +141,7 @@ def test_both_times_are_kept():
     assert "appended" not in json.loads(of_value(b"x"))
 
 
-def test_batches_and_producers_are_written_where_they_matter():
+def test_batches_and_producers_are_written_where_they_matter() -> None:
     batch = Batch.pack(columns_of_values([b"a", b"b"]), stamp=Stamp(b"\1" * 16, 2, 3, sparse=True)).numbered(1, 1)
     first, second = (json.loads(line) for line in lines_of(batch))
     assert (first["batch"], second["batch"]) == ([1, 2], [2, 2])
@@ -149,7 +149,7 @@ def test_batches_and_producers_are_written_where_they_matter():
     assert "producer" not in second
 
 
-def test_every_flipped_bit_is_noticed():
+def test_every_flipped_bit_is_noticed() -> None:
     columns = columns_of_lists([b"truck"], [b"k"], [(("h", b"\xff"),)], [3])
     (line,) = lines_of(Batch.pack(columns, stamp=Stamp(b"\1" * 16, 0, 0)).numbered(1, 1))
     for at in range(len(line)):
@@ -169,14 +169,14 @@ def test_every_flipped_bit_is_noticed():
         ('"crc":"', '"crc":"0'),
     ],
 )
-def test_an_edit_by_hand_is_noticed(old: str, new: str):
+def test_an_edit_by_hand_is_noticed(old: str, new: str) -> None:
     line = of_value(b"truck 1021 on time").decode()
     assert old in line
     with pytest.raises(CorruptBatch, match="checksum"):
         decode_line(line.replace(old, new).encode(), TOPIC)
 
 
-def test_every_shortened_line_is_noticed():
+def test_every_shortened_line_is_noticed() -> None:
     line = of_value(b"truck")
     for size in range(len(line)):
         with pytest.raises(CorruptBatch):
@@ -220,7 +220,7 @@ GOOD = '{"v":1,"topic":"deliveries","partition":0,"offset":1,"timestamp":1,"key"
         (GOOD, "\udcff"),
     ],
 )  # fmt: skip
-def test_a_line_with_a_right_checksum_is_not_trusted_either(old: str, new: str):
+def test_a_line_with_a_right_checksum_is_not_trusted_either(old: str, new: str) -> None:
     """Whoever writes such a line gets a sentence, never a crash and never a message."""
     assert isinstance(decode_line(sealed(GOOD), TOPIC), Line)
     body = GOOD.replace(old, new).encode(errors="surrogateescape")

@@ -21,7 +21,7 @@ def lines_in(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_w4_one_line_of_json_for_each_message(opened: Open, folder: Path, clock: ManualClock):
+def test_w4_one_line_of_json_for_each_message(opened: Open, folder: Path, clock: ManualClock) -> None:
     """W4: `topic-broker_id.txt`, one line for each message with its metadata, in the order of the file."""
     partition = opened().partition(new_topic(opened(), "deliveries"), 0)
     partition.append([batch_of(b"truck 1021\non time", None), batch_of(b"\xff")])
@@ -33,7 +33,7 @@ def test_w4_one_line_of_json_for_each_message(opened: Open, folder: Path, clock:
     assert [message.value for message in messages_of(partition)] == [b"truck 1021\non time", None, b"\xff"]
 
 
-def test_w4_one_file_for_each_topic_and_broker(opened: Open, folder: Path):
+def test_w4_one_file_for_each_topic_and_broker(opened: Open, folder: Path) -> None:
     """W4: partition p is in the file of broker p % brokers + 1, whichever engine writes it."""
     engine = opened(query="?brokers=2")
     topic = new_topic(engine, "deliveries", partitions=5)
@@ -49,7 +49,7 @@ def test_w4_one_file_for_each_topic_and_broker(opened: Open, folder: Path):
         assert values_of(opened().partition(topic, index)) == [b"%d" % index] * 3
 
 
-def test_partitions_share_a_file_and_no_numbers(opened: Open, folder: Path):
+def test_partitions_share_a_file_and_no_numbers(opened: Open, folder: Path) -> None:
     engine = opened()
     topic = new_topic(engine, partitions=3, sync="never")
     for n in range(60):
@@ -62,14 +62,14 @@ def test_partitions_share_a_file_and_no_numbers(opened: Open, folder: Path):
         assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_grep_finds_a_message(opened: Open, folder: Path):
+def test_grep_finds_a_message(opened: Open, folder: Path) -> None:
     engine = opened()
     engine.partition(new_topic(engine), 0).append([batch_of(b"truck 1021 on time", b"truck 1022 late")])
     found = subprocess.run(["grep", "-c", "1022 late", folder / "deliveries-1.txt"], check=True, capture_output=True)
     assert found.stdout == b"1\n"
 
 
-def test_processes_write_one_file_together(opened: Open, folder: Path):
+def test_processes_write_one_file_together(opened: Open, folder: Path) -> None:
     """Each line is whole, and each partition dense, while processes write all partitions of a file at once."""
     engine = opened()
     topic = new_topic(engine, partitions=3)
@@ -90,7 +90,7 @@ def append_round(url: str, times: int) -> None:
             engine.partition(topic, index).append([batch_of(b"%d" % n, None)])
 
 
-def test_a_deleted_topic_takes_its_files_along(opened: Open, folder: Path):
+def test_a_deleted_topic_takes_its_files_along(opened: Open, folder: Path) -> None:
     engine = opened(query="?brokers=2")
     topic = new_topic(engine, partitions=2)
     partitions = [engine.partition(topic, index) for index in range(2)]
@@ -105,7 +105,9 @@ def test_a_deleted_topic_takes_its_files_along(opened: Open, folder: Path):
         partitions[0].append([batch_of(b"lost")])
 
 
-def test_text_that_a_deletion_left_behind_is_nobodys(opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch):
+def test_text_that_a_deletion_left_behind_is_nobodys(
+    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that dies while it deletes a topic leaves text; it is never taken for the next topic's."""
     engine = opened()
     engine.partition(new_topic(engine), 0).append([batch_of(b"old", b"old")])
@@ -122,7 +124,7 @@ def test_text_that_a_deletion_left_behind_is_nobodys(opened: Open, folder: Path,
     assert len(lines_in(folder / "deliveries-1.txt")) == 1
 
 
-def test_names_of_topics_and_brokers_do_not_mix(opened: Open, folder: Path):
+def test_names_of_topics_and_brokers_do_not_mix(opened: Open, folder: Path) -> None:
     """`a-1` with broker 1 and `a` with broker 11 are other files."""
     engine = opened(query="?brokers=11")
     for name in ("a", "a-1"):
@@ -134,7 +136,7 @@ def test_names_of_topics_and_brokers_do_not_mix(opened: Open, folder: Path):
     assert len(list(folder.glob("*.txt"))) == 22
 
 
-def test_a_name_must_leave_room_for_its_broker(opened: Open):
+def test_a_name_must_leave_room_for_its_broker(opened: Open) -> None:
     """249 characters fit with one digit; with more the sentence says so, and nothing is made."""
     new_topic(opened(), "a" * 249)
     engine = opened(query="?brokers=10")
@@ -147,26 +149,26 @@ def test_a_name_must_leave_room_for_its_broker(opened: Open):
 @pytest.mark.parametrize(
     "query", ["?brokers=0", "?brokers=x", "?brokers=-1", "?brokers=", "?brokers=1001", "?brokers=²"]
 )
-def test_a_wrong_number_of_brokers(opened: Open, folder: Path, query: str):
+def test_a_wrong_number_of_brokers(opened: Open, folder: Path, query: str) -> None:
     with pytest.raises(InvalidValue, match="from 1 to 1000"):
         opened(query=query)
     assert not folder.exists()
 
 
 @pytest.mark.parametrize("query", ["?broker=2", "?network=yes", "?sync=never"])
-def test_an_unknown_option(opened: Open, folder: Path, query: str):
+def test_an_unknown_option(opened: Open, folder: Path, query: str) -> None:
     with pytest.raises(InvalidValue, match=r"jsonl: knows only network=allow and brokers=…"):
         opened(query=query)
     assert not folder.exists()
 
 
-def test_a_file_log_is_no_jsonl_log(opened: Open, folder: Path):
+def test_a_file_log_is_no_jsonl_log(opened: Open, folder: Path) -> None:
     open_engine(f"file://{folder}").close()
     with pytest.raises(UnsupportedFormat, match="engine file"):
         opened()
 
 
-def test_a_topic_that_does_not_say_how_many_brokers(opened: Open, folder: Path):
+def test_a_topic_that_does_not_say_how_many_brokers(opened: Open, folder: Path) -> None:
     topic = new_topic(opened())
     (folder / "topics" / topic.name / topic.id / "brokers.json").write_text("{}")
     with pytest.raises(CorruptLog, match="brokers"):

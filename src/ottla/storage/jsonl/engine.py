@@ -1,22 +1,22 @@
 """The engine object of a `jsonl:` log."""
 
-import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from ottla.errors import CorruptLog, InvalidValue
+from ottla.errors import CorruptBatch, CorruptLog, InvalidValue
 from ottla.model import Damage, Topic
 from ottla.settings import check_name
 from ottla.storage.contract import EngineOptions
 from ottla.storage.disk.engine import DiskEngine, only_network_option
 from ottla.storage.disk.root import folder_of
 from ottla.storage.jsonl import check, mend
-from ottla.storage.jsonl.ledger import Ledger
+from ottla.storage.jsonl.ledger import MOST_BROKERS, Ledger
+from ottla.storage.jsonl.lines import sealed, unsealed
 from ottla.storage.jsonl.partition import JsonlPartition
 
+_BROKERS = "brokers.json"
 _LONGEST_NAME = 255
-_MOST_BROKERS = 1000
 
 
 def open_jsonl(url: str, options: EngineOptions) -> "JsonlEngine":
@@ -26,8 +26,8 @@ def open_jsonl(url: str, options: EngineOptions) -> "JsonlEngine":
     """
     allow_network = only_network_option(url, options, "brokers")
     text = options.settings.get("brokers", "1")
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST_BROKERS:
-        raise InvalidValue("URL option", f"brokers={text}", f"it must be a number from 1 to {_MOST_BROKERS}")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MOST_BROKERS:
+        raise InvalidValue("URL option", f"brokers={text}", f"it must be a number from 1 to {MOST_BROKERS}")
     return JsonlEngine(folder_of(url), options, allow_network=allow_network, brokers=int(text))
 
 
@@ -57,15 +57,20 @@ class JsonlEngine(DiskEngine[JsonlPartition]):
         """How many files a topic has never changes; files that a deletion left behind are not among them."""
         for broker in range(1, self._new_brokers + 1):
             self.files.unlink(self.text_path(topic.name, broker))
-        self.files.replace(folder / "brokers.json", json.dumps({"brokers": self._new_brokers}).encode())
+        self.write_brokers(folder, self._new_brokers)
+
+    def write_brokers(self, folder: Path, brokers: int) -> None:
+        """Fix the number of a topic's files; the caller holds the root's lock."""
+        self.files.replace(folder / _BROKERS, sealed(f'{{"brokers":{brokers}') + b"\n")
 
     def brokers(self, topic: Topic) -> int:
         """How many text files the topic has."""
-        path = self.catalog.folder(topic) / "brokers.json"
+        path = self.catalog.folder(topic) / _BROKERS
         try:
-            return int(json.loads(self.files.read(path) or b"")["brokers"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptLog(str(path), 0, f"it does not say how many brokers there are ({error})") from error
+            return int(unsealed((self.files.read(path) or b"").removesuffix(b"\n"))["brokers"])
+        except CorruptBatch as error:
+            reason = f"it does not say how many brokers there are: {error.reason}"
+            raise CorruptLog(str(path), 0, reason) from error
 
     def ledger(self, topic: Topic, broker: int) -> Ledger:
         key = (topic.id, broker)

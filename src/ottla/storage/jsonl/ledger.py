@@ -15,11 +15,12 @@ a new one, which is synced and takes its name. So the next append either finds s
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.batch import Batch
-from ottla.errors import CorruptLog
+from ottla.errors import CorruptLog, TopicRecreated
 from ottla.model import Appended, Topic
 from ottla.settings import TopicSettings
 from ottla.storage.disk import forks
@@ -38,6 +39,8 @@ from ottla.storage.producers import Admission
 if TYPE_CHECKING:
     from ottla.storage.jsonl.engine import JsonlEngine
 
+MOST_BROKERS = 1000
+"""So many files a topic may be spread over."""
 _SAVE_BYTES = 16 * 2**20
 """So much text is read at most to open a file: the state is stored as often."""
 
@@ -62,7 +65,7 @@ class Ledger(ControlledFolder):
         self.new_path = self.path.with_name(f"~{topic.id}-{broker}")
         self.topic = topic
         self.broker = broker
-        self._brokers = engine.brokers(topic)
+        self._brokers = partial(engine.brokers, topic)
         self.reader = Reader()
         self._group = GroupCommit(self._commit)
         self._mutex = threading.Lock()
@@ -71,7 +74,7 @@ class Ledger(ControlledFolder):
 
     def partitions(self) -> range:
         """The partitions that are in this file."""
-        return range(self.broker - 1, self._engine.catalog.topic(self.topic.name).settings.partitions, self._brokers)
+        return range(self.broker - 1, self._engine.catalog.topic(self.topic.name).settings.partitions, self._brokers())
 
     def forget(self) -> None:
         self._group.forget()
@@ -215,6 +218,17 @@ class Ledger(ControlledFolder):
 
     def create_files(self) -> None:
         replacement.start(self)
+
+    def holds_messages(self) -> bool:
+        """The state is made when the text is this topic's, and before `control` is."""
+        return (self.folder / "state").exists() and self.path.exists() and self.path.stat().st_size > 0
+
+    def check_alive(self) -> None:
+        try:
+            super().check_alive()
+        except TopicRecreated:
+            self.drop_open()  # the disk has the space only then
+            raise
 
     def is_settled(self, control: Control, incarnation: bytes) -> bool:
         return super().is_settled(control, incarnation) and not control.failed & REPLACING

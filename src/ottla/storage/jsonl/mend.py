@@ -8,108 +8,129 @@ What is known beside the text is made again from it where it is damaged: message
 their lines come back then, and producers that only the state remembered have to start again.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptLog
 from ottla.model import Damage, Topic
-from ottla.storage.disk.control import Control, first_content, incarnation_of, new_control, read_control
-from ottla.storage.jsonl.check import Bad, Survey, damage_of, damages, is_whole, strays, survey, walk
+from ottla.storage.disk.control import CONTROL_BYTES, Control, incarnation_of, new_control, read_control
+from ottla.storage.disk.mending import described, mend_catalog, put_control, set_aside
+from ottla.storage.disk.root import storage_full_at
+from ottla.storage.jsonl.check import control_damages, damages, strays
+from ottla.storage.jsonl.ledger import MOST_BROKERS, Ledger
 from ottla.storage.jsonl.lines import batch_of_lines, encode_batch
 from ottla.storage.jsonl.replacement import replace_text, settle
 from ottla.storage.jsonl.rescue import newest_state
 from ottla.storage.jsonl.scan import Stored, Text
 from ottla.storage.jsonl.state import PartitionState, State
+from ottla.storage.jsonl.survey import Bad, Survey, is_whole, survey, walk
 
 if TYPE_CHECKING:
     from ottla.storage.jsonl.engine import JsonlEngine
-    from ottla.storage.jsonl.ledger import Ledger
 
 
 def repair(engine: "JsonlEngine") -> Iterator[Damage]:
-    """Mend every text file; yields what was damaged and where it went."""
-    for topic in engine.topics():
-        aside = engine.root.path / "damaged" / topic.name / topic.id
-        try:
-            ledgers = [ledger for ledger in engine.committed(topic) if ledger.exists()]
-        except CorruptLog as error:  # nothing else tells how many brokers there were
-            yield damage_of(error, topic)
-            continue
-        for ledger in ledgers:
-            yield from _mend(ledger, topic, aside, engine.clock.now_ms())
-    with engine.root.locked("repair"):
-        moved = [_moved_aside(engine, stray) for stray in list(strays(engine))]
-    yield from moved
+    """Mend every topic; yields what was damaged and where it went."""
+    with storage_full_at(engine.root.path):
+        yield from mend_catalog(engine, partial(_partitions_in, engine))
+        for topic in engine.topics():
+            yield from _mend_brokers(engine, topic)
+            for ledger in engine.committed(topic):
+                yield from _mend(engine, ledger)
+        with engine.root.locked("repair"):
+            moved = [_moved_aside(engine, stray) for stray in list(strays(engine))]
+        yield from moved
 
 
-def _mend(ledger: "Ledger", topic: Topic, aside: Path, now_ms: int) -> list[Damage]:
-    found: list[Damage] = []
-    with ledger.held() as fd, ledger.failing():
-        try:
-            control = read_control(ledger.files, fd, ledger.lock.path)
-        except CorruptLog as error:
-            saved = _saved(ledger, aside / f"{ledger.broker}.control", [ledger.lock.path.read_bytes()])
-            found.append(damage_of(error, topic, saved))
-            control = _fresh_control(ledger, fd, now_ms)
-        control, believable = _recovered(ledger, fd, control)
-        surveyed = survey(ledger, control, to_end=not believable)
-        if not surveyed.sound:
-            found += _set_aside(ledger, control, surveyed, topic, aside)
+def _partitions_in(engine: "JsonlEngine", folder: Path) -> int:
+    topic = Topic(name=folder.parent.name, id=folder.name, created_ms=0)
+    return max((partition for _, partition in _places(engine, topic)), default=0) + 1
+
+
+def _mend_brokers(engine: "JsonlEngine", topic: Topic) -> Iterator[Damage]:
+    """How many files there are, if that is lost: any number will do by which every message is where it is."""
+    try:
+        engine.brokers(topic)
+    except CorruptLog as error:
+        folder = engine.catalog.folder(topic)
+        saved = set_aside(engine.files, Path(error.path), engine.root.path / "damaged" / topic.name / topic.id)
+        places = set(_places(engine, topic))
+        fits = (n for n in range(1, MOST_BROKERS) if all(partition % n + 1 == broker for broker, partition in places))
+        with engine.root.locked("repair"):
+            engine.write_brokers(folder, next(fits, MOST_BROKERS))
+        yield replace(described(engine, error), set_aside=None if saved is None else str(saved))
+
+
+def _places(engine: "JsonlEngine", topic: Topic) -> Iterator[tuple[int, int]]:
+    """Each broker with each of the partitions that its file has lines of, or that it remembers."""
+    for entry in os.listdir(engine.catalog.folder(topic)):
+        if entry.isdecimal():
+            ledger = Ledger(engine, topic, int(entry))
+            with contextlib.suppress(CorruptLog):
+                yield from ((ledger.broker, partition) for partition in newest_state(ledger).partitions)
+            with contextlib.suppress(CorruptLog):
+                pieces = walk(*ledger.text())
+                yield from {(ledger.broker, piece.partition) for piece in pieces if isinstance(piece, Stored)}
+
+
+def _mend(engine: "JsonlEngine", ledger: Ledger) -> list[Damage]:
+    if not ledger.exists():
+        if not ledger.holds_messages():
+            return []
+        put_control(engine, ledger)
+    aside = engine.root.path / "damaged" / ledger.topic.name / ledger.topic.id
+    with ledger.held() as fd:
+        found = control_damages(ledger)
+        if found:
+            saved = set_aside(ledger.files, ledger.lock.path, aside / str(ledger.broker))
+            found = control_damages(ledger, str(saved))
+        control, believed = _control(ledger, fd, engine.clock.now_ms())
+        surveyed = survey(ledger, control, to_end=not believed)
+        if not (believed and surveyed.sound):
+            found += _set_aside(ledger, control, surveyed, aside)
             state = _new_state(ledger, surveyed)
             control = control._replace(append_ms=max(control.append_ms, surveyed.append_ms))
             replace_text(ledger, fd, control, _content(ledger, surveyed, state), state)
     return found
 
 
-def _fresh_control(ledger: "Ledger", fd: int, now_ms: int) -> Control:
-    """A control file of no incarnation: what the text holds is then found by reading it."""
-    try:
-        generation = newest_state(ledger).generation
-    except CorruptLog:
-        generation = 1
-    control = new_control(bytes(16))._replace(active=generation, layout=now_ms)  # above any that was counted
-    ledger.files.write_at(fd, [first_content(control)], 0)
-    ledger.files.sync(fd)
-    return control
-
-
-def _recovered(ledger: "Ledger", fd: int, control: Control) -> tuple[Control, bool]:
+def _control(ledger: Ledger, fd: int, now_ms: int) -> tuple[Control, bool]:
     """What `control` says, and whether it can be believed: recovering may fail by the very damage to be mended."""
-    incarnation = incarnation_of(fd)
-    if ledger.is_settled(control, incarnation):
-        return control, True
+    with contextlib.suppress(CorruptLog):
+        return ledger.settled(fd), True
     try:
-        return ledger.recover(fd, control, incarnation), True
+        control = read_control(ledger.files, fd, ledger.lock.path)
     except CorruptLog:
-        settle(ledger)
-    try:
-        generation = newest_state(ledger).generation
-    except CorruptLog:
-        generation = control.active
-    return control._replace(incarnation=incarnation, active=max(generation, control.active)), False
+        ledger.files.write_at(fd, [bytes(CONTROL_BYTES)], 0)
+        control = new_control(bytes(16))._replace(layout=now_ms)  # above any that was counted
+    settle(ledger)
+    with contextlib.suppress(CorruptLog):
+        control = control._replace(active=max(newest_state(ledger).generation, control.active))
+    return control._replace(incarnation=incarnation_of(fd)), False
 
 
-def _set_aside(ledger: "Ledger", control: Control, surveyed: Survey, topic: Topic, aside: Path) -> Iterator[Damage]:
+def _set_aside(ledger: Ledger, control: Control, surveyed: Survey, aside: Path) -> Iterator[Damage]:
     """Keep what is damaged, as it is; gives what was found, and where it is kept."""
     name = f"{ledger.broker}.{control.active}"
     lines = _saved(ledger, aside / f"{name}.txt", _damaged_bytes(ledger, surveyed.bad))
-    state = ledger.folder / "state"
-    kept = [state.read_bytes()] if surveyed.other and state.exists() else []
-    beside = _saved(ledger, aside / f"{name}.state", kept)
-    for damage in damages(surveyed, topic):
+    state = set_aside(ledger.files, ledger.folder / "state", aside / str(ledger.broker)) if surveyed.other else None
+    beside = None if state is None else str(state)
+    for damage in damages(surveyed, ledger.topic):
         yield replace(damage, set_aside=lines if damage.path == str(ledger.path) else beside)
 
 
-def _damaged_bytes(ledger: "Ledger", bad: Iterable[Bad]) -> Iterator[bytes]:
+def _damaged_bytes(ledger: Ledger, bad: Iterable[Bad]) -> Iterator[bytes]:
     for each in bad:
         if each.size:
             yield ledger.files.read_at(ledger.text()[0].handle.fd, each.size, each.position)
 
 
-def _saved(ledger: "Ledger", path: Path, parts: Iterable[bytes]) -> str | None:
+def _saved(ledger: Ledger, path: Path, parts: Iterable[bytes]) -> str | None:
     """A file of these bytes, durable; `None` where there are none."""
     files, position, fd = ledger.files, 0, -1
     for part in parts:
@@ -127,7 +148,7 @@ def _saved(ledger: "Ledger", path: Path, parts: Iterable[bytes]) -> str | None:
     return str(path)
 
 
-def _new_state(ledger: "Ledger", surveyed: Survey) -> State:
+def _new_state(ledger: Ledger, surveyed: Survey) -> State:
     """What is known after the repair, except for what is known of the lines that stay: `_content` adds that."""
     partitions: dict[int, PartitionState] = {}
     known = surveyed.state.partitions if surveyed.state else {}
@@ -146,16 +167,15 @@ def _new_state(ledger: "Ledger", surveyed: Survey) -> State:
     return State(append_ms=surveyed.append_ms, partitions=partitions)
 
 
-def _content(ledger: "Ledger", surveyed: Survey, state: State) -> Iterator[bytes]:
+def _content(ledger: Ledger, surveyed: Survey, state: State) -> Iterator[bytes]:
     """The text that stays; *state* learns of it as it goes."""
     try:
         text, size = ledger.text()
     except CorruptLog:
         return
     told = surveyed.state.position if surveyed.state else 0
-    misplaced = {bad.position for bad in surveyed.bad}
     for piece in walk(text, min(surveyed.limit, size)):
-        if isinstance(piece, Bad) or piece.position in misplaced:
+        if isinstance(piece, Bad) or piece.position in surveyed.left_out:
             continue
         part = state.partitions[piece.partition]
         header = piece.header()

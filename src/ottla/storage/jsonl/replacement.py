@@ -35,9 +35,9 @@ def start(ledger: "Ledger") -> None:
     files = ledger.files
     _abandon(ledger)
     files.close(files.open(ledger.new_path, os.O_WRONLY | os.O_CREAT))
-    files.replace(ledger.folder / "state", encode_state(State()))
     files.rename(ledger.new_path, ledger.path)
     files.sync_folder(ledger.path.parent)
+    files.replace(ledger.folder / "state", encode_state(State()))
     ledger.drop_open()
 
 

@@ -62,7 +62,7 @@ def encode_state(state: State) -> bytes:
         for index, part in sorted(state.partitions.items())
     }
     head = {"v": _VERSION, "generation": state.generation, "position": state.position, "appended": state.append_ms}
-    return sealed(json.dumps(head | {"partitions": partitions})[:-1]) + b"\n"
+    return sealed(json.dumps(head | {"partitions": partitions}, separators=(",", ":"))[:-1]) + b"\n"
 
 
 def decode_state(stored: bytes) -> State:
