@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
 from ottla.batch import Batch, columns_of_values
-from ottla.protocol.services import LOG_SERVICE, Stub
+from ottla.minikafka import minikafka_pb2
+from ottla.protocol.services import LOG_SERVICE, MINIKAFKA_SERVICE, Stub
 from ottla.server import Server
 from ottla.server.broker import Broker
 from ottla.server.config import find_settings
@@ -63,6 +64,24 @@ def test_messages_bytes_times_and_syncs_are_counted(server: Server, client: Any)
     assert after["ottla_syncs_total", ()] > before["ottla_syncs_total", ()]
     assert after["ottla_sync_seconds_total", ()] > before["ottla_sync_seconds_total", ()]
     assert after["process_resident_memory_bytes", ()] > 0
+
+
+def test_single_records_are_counted_as_batches_are(server: Server, client: Any) -> None:
+    client.Produce(pb.ProduceRequest(topic="t", records=[pb.Record(value=b"x" * 100)] * 3))
+    client.Poll(pb.PollRequest(topic="t"))
+    with grpc.insecure_channel(str(server.address)) as channel:
+        original = Stub(channel, MINIKAFKA_SERVICE)
+        payload = minikafka_pb2.Payload(payload=b"x" * 100)
+        topic = minikafka_pb2.Topic(topic="mk")
+        original.Produce(minikafka_pb2.ProduceRequest(topic=topic, payload=payload))
+        original.Poll(minikafka_pb2.PollRequest(topic="mk"))
+    shown = scraped(server)
+    assert shown["ottla_messages_in_total", ("t",)] == 3
+    assert shown["ottla_messages_in_total", ("mk",)] == 1
+    assert shown["ottla_bytes_in_total", ("t",)] > 300
+    assert shown["ottla_bytes_out_total", ("t",)] > 300
+    assert shown["ottla_bytes_out_total", ("mk",)] > 100
+    assert shown["ottla_append_seconds_count", ()] == 2
 
 
 def test_failures_are_counted_by_call_and_error(server: Server, client: Any) -> None:

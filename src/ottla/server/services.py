@@ -1,6 +1,7 @@
 """Every call of the server, by service: which object answers it and which threads it runs in."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from ottla.client.log import Log
 from ottla.clock import SystemClock
+from ottla.minikafka import minikafka_pb2
 from ottla.protocol.services import LOG_SERVICE, MINIKAFKA_SERVICE, handlers
 from ottla.server.batches import BatchCalls
 from ottla.server.budget import Budget
@@ -46,10 +48,7 @@ class Services:
         """One for each service, behind the limits of the pools."""
         services = {
             LOG_SERVICE: self._quick(pools) | self._held(pools),
-            MINIKAFKA_SERVICE: {
-                "Produce": guarded("MiniKafka.Produce", self._minikafka.produce, self._metrics, pools.producing),
-                "Poll": guarded("MiniKafka.Poll", self._minikafka.poll, self._metrics, pools.quick),
-            },
+            MINIKAFKA_SERVICE: self._original(pools),
             _HEALTH: {"Check": self._health.Check, "List": self._health.List, "Watch": self._watch()},
             _REFLECTION: {"ServerReflectionInfo": self._reflection(pools)},
         }
@@ -68,13 +67,42 @@ class Services:
         """What takes a commit, may wait, or streams."""
         metrics, records, batches = self._metrics, self._records, self._batches
         return {
-            "Produce": guarded("Produce", records.produce, metrics, pools.producing),
-            "Poll": guarded("Poll", records.poll, metrics, pools.waiting),
+            "Produce": guarded("Produce", self._counting_in(records.produce), metrics, pools.producing),
+            "Poll": guarded("Poll", self._counting_out(records.poll), metrics, pools.waiting),
             "Fetch": guarded("Fetch", batches.fetch, metrics, pools.waiting),
             "Wait": guarded("Wait", batches.wait, metrics, pools.waiting),
             "Append": guarded_stream("Append", batches.append, metrics, pools.appending),
             "Read": guarded_stream("Read", batches.read, metrics, pools.reading),
         }
+
+    def _original(self, pools: Pools) -> dict[str, Behaviour]:
+        """MiniKafka's two calls."""
+        produce, poll = self._counting_in(self._minikafka.produce), self._counting_out(self._minikafka.poll)
+        return {
+            "Produce": guarded("MiniKafka.Produce", produce, self._metrics, pools.producing),
+            "Poll": guarded("MiniKafka.Poll", poll, self._metrics, pools.quick),
+        }
+
+    def _counting_in(self, behaviour: Behaviour) -> Behaviour:
+        """What single records bring in is counted as what packed batches do."""
+
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            start = time.perf_counter()
+            answer = behaviour(request, context)
+            single = isinstance(request, minikafka_pb2.ProduceRequest)
+            topic, messages = (request.topic.topic, 1) if single else (request.topic, len(request.records))
+            self._metrics.appended(topic, messages, request.ByteSize(), time.perf_counter() - start)
+            return answer
+
+        return call
+
+    def _counting_out(self, behaviour: Behaviour) -> Behaviour:
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            answer = behaviour(request, context)
+            self._metrics.read(request.topic, answer.ByteSize())
+            return answer
+
+        return call
 
     def _watch(self) -> Behaviour:
         """Health's stream, which holds no thread."""
