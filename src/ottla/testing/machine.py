@@ -27,7 +27,7 @@ from ottla.testing.model_log import ModelMessage, ModelPartition, ModelTopic
 from ottla.testing.samples import Sender, batch_of, messages_of
 
 NAMES = ("deliveries", "Deliveries", "x.log")
-VALUES = st.one_of(st.none(), st.binary(max_size=40), st.binary(min_size=200, max_size=400))
+VALUES = st.one_of(st.none(), st.binary(max_size=8), st.just(b"a large value" * 25))
 RECORDS = st.builds(
     Record,
     value=VALUES,
@@ -74,6 +74,14 @@ class LogMachine(RuleBasedStateMachine):
 
     def _store(self, name: str, index: int) -> PartitionStore:
         return self._log.engine.partition(self._log.engine.topic(name), index)
+
+    def _took_at(self, name: str, index: int) -> int:
+        """The append time of the newest batch: now, unless the clock was set back since the topic last took one."""
+        store = self._store(name, index)
+        took_ms = store.read(store.bounds().next - 1, 1)[0].header.append_ms
+        model, now_ms = self._topics[name], self._clock.now_ms()
+        assert max(now_ms, model.partitions[index].last_ms) <= took_ms <= max(now_ms, model.last_ms)
+        return took_ms
 
     # Topics
 
@@ -125,14 +133,16 @@ class LogMachine(RuleBasedStateMachine):
     def append(self, pick: int, values: list[bytes | None]) -> None:
         name, index, model = self._any(pick)
         landed = self._log.append(name, values, partition=index)
-        assert [number for part in landed for number in part.numbers] == model.append(values, self._clock.now_ms())
+        expected = model.append(values, self._took_at(name, index))
+        assert [number for part in landed for number in part.numbers] == expected
 
     @precondition(lambda self: self._topics)
     @rule(pick=PICK, records=st.lists(RECORDS, min_size=1, max_size=6))
     def append_records(self, pick: int, records: list[Record]) -> None:
         name, index, model = self._any(pick)
         landed = self._log.append(name, records, partition=index)
-        assert [number for part in landed for number in part.numbers] == model.extend(records, self._clock.now_ms())
+        expected = model.extend(records, self._took_at(name, index))
+        assert [number for part in landed for number in part.numbers] == expected
 
     @precondition(lambda self: self._topics)
     @rule(pick=PICK, batches=st.lists(st.lists(VALUES, min_size=1, max_size=4), min_size=1, max_size=4))
@@ -140,7 +150,7 @@ class LogMachine(RuleBasedStateMachine):
         """Several batches in one call of the engine."""
         name, index, model = self._any(pick)
         appended = self._store(name, index).append([batch_of(*values) for values in batches])
-        expected = [model.append(values, self._clock.now_ms()) for values in batches]
+        expected = [model.append(values, self._took_at(name, index)) for values in batches]
         assert [(each.first, each.count) for each in appended] == [(numbers[0], len(numbers)) for numbers in expected]
 
     @precondition(lambda self: self._topics)
@@ -149,7 +159,7 @@ class LogMachine(RuleBasedStateMachine):
         name, index, model = self._any(pick)
         sequence = len(model.stamped.setdefault(producer, []))
         (appended,) = self._store(name, index).append([Sender.number(producer).batch(sequence, *values)])
-        numbers = model.append(values, self._clock.now_ms())
+        numbers = model.append(values, self._took_at(name, index))
         model.stamped[producer].append((numbers[0], values))
         assert (appended.first, appended.count, appended.duplicate) == (numbers[0], len(values), False)
 
@@ -176,7 +186,7 @@ class LogMachine(RuleBasedStateMachine):
         expected = max(1, model.next + off)
         if expected == model.next:
             self._log.append(name, values, partition=index, expected_next=expected)
-            model.append(values, self._clock.now_ms())
+            model.append(values, self._took_at(name, index))
         else:
             with pytest.raises(UnexpectedNext):
                 self._log.append(name, values, partition=index, expected_next=expected)
@@ -189,7 +199,7 @@ class LogMachine(RuleBasedStateMachine):
         with self._log.producer(name) as producer:
             futures = [producer.send(value, partition=index) for value in values]
             numbers = [future.result().number for future in futures]
-        assert numbers == model.append(values, self._clock.now_ms())
+        assert numbers == model.append(values, self._took_at(name, index))
 
     # Reading
 

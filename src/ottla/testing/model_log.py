@@ -41,12 +41,16 @@ class ModelPartition:
     def next(self) -> int:
         return len(self.messages) + 1
 
-    def append(self, values: Sequence[bytes | None], now_ms: int) -> list[int]:
-        """Messages that are just values; returns their numbers."""
-        return self.extend([Record(value=value) for value in values], now_ms)
+    @property
+    def last_ms(self) -> int:
+        """When the newest message was appended."""
+        return self.messages[-1].append_ms if self.messages else 0
 
-    def extend(self, records: Sequence[Record], now_ms: int) -> list[int]:
-        append_ms = max(now_ms, self.messages[-1].append_ms) if self.messages else now_ms
+    def append(self, values: Sequence[bytes | None], append_ms: int) -> list[int]:
+        """Messages that are just values; returns their numbers."""
+        return self.extend([Record(value=value) for value in values], append_ms)
+
+    def extend(self, records: Sequence[Record], append_ms: int) -> list[int]:
         first = self.next
         for number, record in enumerate(records, first):
             timestamp_ms = append_ms if record.timestamp_ms is None else record.timestamp_ms
@@ -69,3 +73,8 @@ class ModelTopic:
 
     def __init__(self, partitions: int) -> None:
         self.partitions = [ModelPartition() for _ in range(partitions)]
+
+    @property
+    def last_ms(self) -> int:
+        """When the newest message of all was appended."""
+        return max(partition.last_ms for partition in self.partitions)
