@@ -12,9 +12,7 @@ NAMES = ("batch", "file", "producer", "scale")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Measure ottla beside the machine's limits."
-    )
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure ottla.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of {', '.join(NAMES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="smaller and rougher")
     parser.add_argument("--docs", action="store_true", help="put the table into docs/benchmarks.md")

@@ -34,7 +34,11 @@ def _one(size: int, count: int, least_s: float) -> Iterator[Row]:
         )
 
     yield row("pack a list", best_seconds(lambda: Batch.pack(columns_of_values(values)), least_s=least_s), aim)
-    unpack = best_seconds(lambda: Batch.parse(stored).columns().values.to_pylist(), least_s=least_s)
+    unpack = best_seconds(lambda: _values(stored), least_s=least_s)
     yield row("unpack to a list", unpack, aim)
     arrow = best_seconds(lambda: Messages.of("t", 0, [Batch.parse(stored)], 1).to_arrow(), least_s=least_s)
     yield row("unpack to an Arrow table", arrow, "≥ 20" if aim else "")
+
+
+def _values(stored: bytes) -> object:
+    return Batch.parse(stored).columns().values.to_pylist()

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import ottla
 
+BEATS = 500
 CITIES = ["melbourne", "sydney", "brisbane", "perth"]
 
 WRITER = """
@@ -106,7 +107,7 @@ def crash(url: str) -> None:
     acknowledged = 0
     for line in writer.stdout:
         acknowledged = int(line)
-        if acknowledged == 500:
+        if acknowledged == BEATS:
             os.kill(writer.pid, signal.SIGKILL)
     writer.wait()
     with ottla.open(url) as log:
