@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 import ottla
+from ottla.batch import encode_headers
 from ottla.errors import (
     DuplicateSequence,
     InvalidValue,
@@ -165,6 +166,22 @@ def test_one_record_that_is_too_large_keeps_out_the_whole_request(
     )
     assert (error.size, error.limit) == (101, 100)
     assert produce(client, "deliveries", b"next") == [(0, 1)]
+
+
+@EVERY_WAY
+def test_the_size_of_a_record_is_that_of_value_key_and_headers_together(
+    client: Stub, log: ottla.Log, fields: dict[str, Any]
+) -> None:
+    headers = [pb.Header(name="n" * 10, value=b"v" * 10)]
+    size = 10 + 10 + len(encode_headers({"n" * 10: b"v" * 10}) or b"")
+    log.create_topic("deliveries", max_message_bytes=size)
+    fits = pb.Record(value=b"v" * 10, key=b"k" * 10, headers=headers)
+    over = pb.Record(value=b"v" * 10, key=b"k" * 11, headers=headers)
+    assert produce(client, "deliveries", fits, **fields) == [(0, 1)]
+    error = refused(
+        lambda: produce(client, "deliveries", over, **fields), grpc.StatusCode.INVALID_ARGUMENT, MessageTooLarge
+    )
+    assert (error.size, error.limit) == (size + 1, size)
 
 
 @EVERY_WAY

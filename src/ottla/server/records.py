@@ -4,7 +4,7 @@ import threading
 
 import grpc
 
-from ottla.batch import Batch, Messages, Stamp, columns_of_records
+from ottla.batch import Batch, Messages, Stamp, columns_of_records, encode_headers
 from ottla.client.futures import SendFuture
 from ottla.client.intake import check_timestamp
 from ottla.client.log import Log
@@ -51,12 +51,12 @@ class Producers:
 
     def check(self, topic: str, records: list[Record]) -> None:
         """Refuse records of which one is not what the topic takes, or would take if it were made now."""
+        limit = self._handles.settings_for_post(topic).max_message_bytes
         for record in records:
             check_timestamp(record.timestamp_ms)
-        largest = columns_of_records(records, now_ms=0).largest()
-        limit = self._handles.settings_for_post(topic).max_message_bytes
-        if largest > limit:
-            raise MessageTooLarge("a message", largest, limit, "max_message_bytes")
+            size = len(record.value or b"") + len(record.key or b"") + len(encode_headers(record.headers) or b"")
+            if size > limit:
+                raise MessageTooLarge("a message", size, limit, "max_message_bytes")
 
     def _of(self, topic: str) -> Producer:
         with self._lock:
