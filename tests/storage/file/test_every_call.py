@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -282,7 +283,7 @@ def test_killed_at_every_call(rounds: Rounds, case: Case) -> None:
         if call.startswith(LOOKING):
             continue  # the next call that changes something finds the same
         log = rounds.fresh()
-        killed = in_child(lambda log=log, number=number: act_and_die(log, case, number))
+        killed = in_child(partial(act_and_die, log, case, number))
         assert killed == -signal.SIGKILL, number
         rounds.check(log, [rounds.before, rounds.after], f"call {number} of {len(rounds.calls)}: {call}")
 
