@@ -78,7 +78,9 @@ class LogMachine(RuleBasedStateMachine):
     def _took_at(self, name: str, index: int) -> int:
         """The append time of the newest batch: now, unless the clock was set back since the topic last took one."""
         store = self._store(name, index)
-        took_ms = store.read(store.bounds().next - 1, 1)[0].header.append_ms
+        newest = store.read(store.bounds().next - 1, 1)
+        assert newest, "what was just appended cannot be read"
+        took_ms = newest[-1].header.append_ms
         model, now_ms = self._topics[name], self._clock.now_ms()
         assert max(now_ms, model.partitions[index].last_ms) <= took_ms <= max(now_ms, model.last_ms)
         return took_ms
