@@ -2,6 +2,7 @@
 
 import io
 import sys
+from typing import Any
 
 import pytest
 
@@ -14,35 +15,35 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    return terminal
-
-
 def work(*, quiet: bool = False, total: float | None = None) -> None:
     with Waiting("copying", total, quiet=quiet) as waiting:
         for _ in range(10):
             waiting.advance(100)
 
 
+def seen(monkeypatch: pytest.MonkeyPatch, **options: Any) -> str:
+    """What the work shows on a terminal."""
+    terminal = Terminal()
+    with monkeypatch.context() as patched:
+        patched.setenv("TERM", "xterm")
+        patched.setattr(sys, "stderr", terminal)
+        work(**options)
+    return terminal.getvalue()
+
+
 @pytest.mark.parametrize("total", [None, 1000])
-def test_those_who_wait_see_it(monkeypatch: pytest.MonkeyPatch, terminal: Terminal, total: float | None) -> None:
+def test_those_who_wait_see_it(monkeypatch: pytest.MonkeyPatch, total: float | None) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
-    work(total=total)
-    assert "copying" in terminal.getvalue()
+    assert "copying" in seen(monkeypatch, total=total)
 
 
-def test_what_is_quick_shows_nothing(terminal: Terminal) -> None:
-    work()
-    assert terminal.getvalue() == ""
+def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seen(monkeypatch) == ""
 
 
-def test_quiet_is_quiet(monkeypatch: pytest.MonkeyPatch, terminal: Terminal) -> None:
+def test_quiet_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_S", -1.0)
-    work(quiet=True)
-    assert terminal.getvalue() == ""
+    assert seen(monkeypatch, quiet=True) == ""
 
 
 def test_nothing_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
