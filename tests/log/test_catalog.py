@@ -60,6 +60,24 @@ def test_a_change_that_meets_a_topic_just_created_again_applies_to_that_one(
     assert engine.topic("deliveries").settings.partitions == 5
 
 
+def test_a_post_makes_the_topic_again_that_somebody_deletes_in_between(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = catalog_of(engine)
+    create = engine.create_topic
+
+    def undone(topic: Topic) -> Topic:
+        monkeypatch.undo()
+        made = create(topic)
+        engine.delete_topic(topic.name)
+        return made
+
+    monkeypatch.setattr(engine, "create_topic", undone)
+    handle = catalog.open_or_create("deliveries", {"partitions": 1})
+    assert handle.id == engine.topic("deliveries").id
+    assert handle.current().settings.partitions == 1
+
+
 def test_a_post_meets_the_topics_own_settings_or_the_defaults(engine: Engine) -> None:
     catalog = catalog_of(engine)
     assert catalog.settings_for_post("deliveries").partitions == 3

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,13 @@ class TestRowM1:
         sent = [b"%d" % i for i in range(100)]
         assert [client.produce("foo", payload) for payload in sent] == list(range(1, 101))
         assert client.poll("foo", 1) == (sent, 101)
+
+    def test_each_message_of_many_clients_has_a_number_of_its_own(self, client: Client) -> None:
+        with ThreadPoolExecutor(8) as clients:
+            numbers = list(clients.map(lambda i: client.produce("foo", b"%d" % i), range(200)))
+        assert sorted(numbers) == list(range(1, 201))
+        payloads, _ = client.poll("foo", 1)
+        assert [payloads[number - 1] for number in numbers] == [b"%d" % i for i in range(200)]
 
 
 def test_row_m2_numbers_start_at_1_in_every_topic_and_go_on_after_removal(client: Client, log: ottla.Log) -> None:

@@ -3,6 +3,7 @@
 Every change is checked before anything is written, and repeated when another process changed the topic first.
 """
 
+import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -127,13 +128,14 @@ class Catalog:
 
     def open_or_create(self, name: str, words: dict[str, Any] | None = None) -> TopicHandle:
         """A handle for posting: the topic is made first, with *words*, if it is missing and the log may do so."""
-        try:
-            return self.open(name)
-        except UnknownTopic:
-            if not self._auto_create:
-                raise
-        self.create(name, words or {}, exist_ok=True)  # another process may be doing the same
-        return self.open(name)
+        while True:
+            try:
+                return self.open(name)
+            except UnknownTopic:
+                if not self._auto_create:
+                    raise
+            with contextlib.suppress(TopicExists):  # another process may be doing the same, or undo it
+                self.create(name, words or {})
 
     def settings_for_post(self, name: str) -> TopicSettings:
         """The settings that a post to the topic meets: its own, or those that it would be created with."""
