@@ -88,7 +88,7 @@ class Ledger(ControlledFolder):
         return self._group.append(batches, expected_next, partition)
 
     def _commit(self, requests: Sequence[Request]) -> None:
-        with self.locked() as (fd, found):
+        with self.locked() as (fd, found), self.failing():
             settings = self._engine.catalog.topic(self.topic.name).settings
             control, tail = self.prepared(fd, found)
             now_ms = max(self._engine.clock.now_ms(), control.append_ms)
