@@ -143,11 +143,14 @@ def examine(
     folder, files = partition.folder, partition.files
     for piece in pieces_of(folder, control.active, control.next, number, stale or ()):
         if piece.first > number:
-            yield _hole(Piece(number, piece.first, "log", log_path(folder, number)), "no file holds these messages")
+            yield _hole(Piece(number, piece.first, "log", folder), "no file holds these messages")
         number = max(number, piece.end)
         if piece.kind == "log":
             active = piece.first == control.active
-            yield examine_log(files, piece, control.end if active else None)
+            finding, reached = examine_log(files, piece, control.end if active else None)
+            yield finding
+            if reached < piece.end:  # it ends as a segment does, so another one followed it
+                yield _hole(Piece(reached, piece.end, "log", folder), "no file holds these messages")
         elif piece.kind == "parquet":
             yield examine_run(files, piece)
     path = log_path(folder, control.active)
@@ -161,23 +164,28 @@ def _hole(piece: Piece, reason: str) -> Finding:
     return finding
 
 
-def examine_log(files: Files, piece: Piece, end: int | None) -> Finding:
-    """Every batch of a segment up to *end*, or to its last message; damage is stepped over to the next whole batch."""
+def examine_log(files: Files, piece: Piece, end: int | None) -> tuple[Finding, int]:
+    """Every batch of a segment up to *end*, or to its last message; damage is stepped over to the next whole batch.
+
+    Returns what was found, and the number up to which that tells of all messages.
+    """
     finding = Finding(piece)
     fd = files.open(piece.path, os.O_RDONLY)
     try:
         size = files.size(fd)
-        number = _walk(files, fd, size if end is None else min(end, size), finding)
+        number, bad = _walk(files, fd, size if end is None else min(end, size), finding)
     finally:
         files.close(fd)
-    if number < piece.end and end is not None and size < end:
-        finding.bad.pop()
-        finding.add_bad((size, f"it ends there, but {end} bytes were acknowledged"), number, piece.end)
-    return finding
+    if end is not None and size < end:
+        bad = (size, f"it ends there, but {end} bytes were acknowledged")
+    if number < piece.end and bad is not None:
+        finding.add_bad(bad, number, piece.end)
+        number = piece.end
+    return finding, number
 
 
-def _walk(files: Files, fd: int, limit: int, finding: Finding) -> int:
-    """Fill in the finding; returns the number that was reached."""
+def _walk(files: Files, fd: int, limit: int, finding: Finding) -> tuple[int, tuple[int, str] | None]:
+    """Fill in the finding; returns the number that was reached, and what is bad behind that."""
     piece, position, number = finding.piece, 0, finding.piece.first
     bad: tuple[int, str] | None = None
     while position < limit and number < piece.end:
@@ -195,9 +203,7 @@ def _walk(files: Files, fd: int, limit: int, finding: Finding) -> int:
             finding.add_good(found.first_number, found.next_number, position, position + step)
             number = found.next_number
         position += step
-    if number < piece.end:
-        finding.add_bad(bad or (limit, f"it ends before message {piece.end}"), number, piece.end)
-    return number
+    return number, bad
 
 
 def _judged(batch: Batch, number: int, end: int) -> Batch | str:
