@@ -1,6 +1,7 @@
 """Rows M1 to M4, M7 and M8: MiniKafka's service, called as its own clients call it, by stubs made from its `.proto`."""
 
 import importlib.util
+import socket
 import subprocess
 import sys
 import time
@@ -285,6 +286,46 @@ class TestRowM7:
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.split() == ["1", "2", "3", "a", "b", "c", "4", "NOT_FOUND"]
         assert log.read("foo").values() == [b"a", b"b", b"c"]
+
+
+class TestRowM8:
+    """The client library: producers and consumers bound to a topic, a timeout and a host."""
+
+    @pytest.fixture
+    def address(self, log: ottla.Log) -> Iterator[str]:
+        server = Server(log)
+        address = str(server.start("127.0.0.1:0"))
+        with server:
+            yield address
+
+    def test_a_producers_send_returns_the_message_number(self, address: str) -> None:
+        with ottla.open(f"grpc://{address}?timeout=20s") as remote, remote.producer("foo") as producer:
+            assert [producer.send(payload).result().number for payload in (b"a", b"b", b"c")] == [1, 2, 3]
+
+    def test_a_consumers_poll_returns_messages_and_the_new_read_from(self, address: str, log: ottla.Log) -> None:
+        log.append("foo", [b"a", b"b", b"c"])
+        with ottla.open(f"grpc://{address}?timeout=20s") as remote, remote.consumer("foo", start=1) as consumer:
+            messages, read_from = consumer.poll()
+            assert (messages.values(), read_from) == ([b"a", b"b", b"c"], 4)
+            messages, read_from = consumer.poll()
+            assert (messages.values(), read_from) == ([], 4)
+            log.append("foo", [b"d"])
+            messages, read_from = consumer.poll(timeout=20)
+            assert (messages.values(), read_from) == ([b"d"], 5)
+            assert remote.consumer("foo", start=3).poll()[0].values() == [b"c", b"d"]
+
+    def test_an_unknown_topic_is_an_error_that_says_topic(self, address: str) -> None:
+        with ottla.open(f"grpc://{address}?timeout=20s") as remote, pytest.raises(ottla.UnknownTopic, match="topic"):
+            remote.consumer("nope", start=1)
+
+    def test_a_host_where_nobody_answers_is_an_error_after_the_timeout(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            host = f"127.0.0.1:{nobody.getsockname()[1]}"
+        with ottla.open(f"grpc://{host}?timeout=500ms") as remote:
+            with pytest.raises(ottla.ServerUnavailable, match=host):
+                remote.consumer("foo", start=1)
+            with pytest.raises(ottla.ServerUnavailable, match=host):
+                remote.producer("foo").send(b"a").result()
 
 
 ORIGINAL = """
