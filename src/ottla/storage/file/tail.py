@@ -44,7 +44,8 @@ def caught_up(tail: Tail | None, control: Control, files: Files, handles: OpenFi
         tail = load_tail(files, folder, control.active)
     if tail.position < control.end:
         path = log_path(folder, control.active)
-        for position, header in scan_headers(files, handles.get(path).fd, path, tail.position, control.end):
+        segment, _ = handles.sized(path)
+        for position, header in scan_headers(files, segment.fd, path, tail.position, control.end):
             tail.index.add(position, header)
             tail.producers.note(header)
             tail.position = position + header.size
