@@ -16,7 +16,10 @@ _SHARE = 6
 
 
 class OpenFile:
-    """One descriptor, closed with its last reference: a reader keeps a file that was evicted or unlinked."""
+    """One descriptor, closed with its last reference: a reader keeps a file that was evicted or unlinked.
+
+    So keep the object for as long as its `fd` is used: a number alone may soon be that of another file.
+    """
 
     __slots__ = ("__weakref__", "_files", "fd")
 

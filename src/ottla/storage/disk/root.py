@@ -103,7 +103,8 @@ class Root:
     def changes(self) -> int:
         """How often topics changed; an odd count is a change under way, or one whose process died."""
         try:
-            data = self.files.read_at(self.handles.get(self._changes).fd, _COUNTER.size, 0)
+            counter = self.handles.get(self._changes)
+            data = self.files.read_at(counter.fd, _COUNTER.size, 0)
         except FileNotFoundError:  # nobody counts, so nothing can be relied on
             return 1
         return int(_COUNTER.unpack(data)[0]) if len(data) == _COUNTER.size else 1
@@ -120,13 +121,13 @@ class Root:
     def changing(self, what: str) -> Iterator[None]:
         """Hold the root's lock and tell every process to look at the topics again."""
         with self.locked(what):
-            fd = self.handles.get(self._changes).fd
+            counter = self.handles.get(self._changes)
             count = self.changes() | 1
-            self.files.write_at(fd, [_COUNTER.pack(count)], 0)
+            self.files.write_at(counter.fd, [_COUNTER.pack(count)], 0)
             try:
                 yield
             finally:  # a change that was refused, or failed half-way, is over too
-                self.files.write_at(fd, [_COUNTER.pack(count + 1)], 0)
+                self.files.write_at(counter.fd, [_COUNTER.pack(count + 1)], 0)
 
 
 @contextlib.contextmanager

@@ -102,7 +102,8 @@ class Runs:
             if piece.path in self._footers:
                 self._footers.move_to_end(piece.path)
                 return self._footers[piece.path]
-        footer = checked_footer(self._files, self._handles.get(piece.path).fd, piece)
+        run = self._handles.get(piece.path)
+        footer = checked_footer(self._files, run.fd, piece)
         with self._mutex:
             self._footers[piece.path] = footer
             if len(self._footers) > _FOOTERS:
@@ -117,7 +118,8 @@ class Runs:
                 return self._groups[key]
         footer = self._footer(piece)
         first = firsts_of(footer, piece.first)[index]
-        group = _decoded(read_group(self._files, self._handles.get(piece.path).fd, piece.path, footer, index, first))
+        run = self._handles.get(piece.path)
+        group = _decoded(read_group(self._files, run.fd, piece.path, footer, index, first))
         with self._mutex:
             self._groups[key] = group
             if len(self._groups) > _GROUPS:
