@@ -7,10 +7,11 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.peers.measure import FULL, QUICK
-from benchmarks.peers.report import file_system, machine, markdown, write_docs, write_json
+from benchmarks.peers.report import file_system, machine, markdown, write_json
 from benchmarks.peers.running import PEERS, run
+from benchmarks.rows import write_block
 
-_DOCS = Path("docs/benchmarks.md")
+_DOCS = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 _IN_MEMORY = {"tmpfs", "ramfs"}
 
 
@@ -29,15 +30,15 @@ def main() -> None:
     write_json(results, facts, options.json)
     print(f"\nalso in {options.json}", file=sys.stderr)
     if options.docs:
-        write_docs(table, _DOCS)
-        print(f"and in {_DOCS}", file=sys.stderr)
+        write_block(_DOCS, "peers", table)
+        print("and in docs/benchmarks.md", file=sys.stderr)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description="Measure ottla beside its peers.")
     parser.add_argument("names", nargs="*", metavar="name", help=f"which to run, of {', '.join(PEERS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="smaller and rougher")
-    parser.add_argument("--docs", action="store_true", help=f"write the table into {_DOCS}")
+    parser.add_argument("--docs", action="store_true", help="put the table into docs/benchmarks.md")
     parser.add_argument("--json", type=Path, default=Path("build/peers.json"), help="where the figures go")
     parser.add_argument(
         "--folder", type=Path, default=Path(tempfile.gettempdir()), help="where the data goes meanwhile"

@@ -1,4 +1,4 @@
-"""The results as Markdown and JSON, and the block of the documentation that they fill."""
+"""The results as Markdown and JSON."""
 
 import json
 import os
@@ -11,8 +11,6 @@ from pathlib import Path
 from benchmarks.peers.measure import SIZES
 from benchmarks.peers.running import Result
 
-_BEGIN = "<!-- peers: begin; written by `python -m benchmarks.peers --docs`, not by hand -->"
-_END = "<!-- peers: end -->"
 _RATES = ("produce, one by one", "produce, lists", "produce, packed", "consume", "consume, objects", "consume, packed")
 _TIMES = ("send", "end to end")
 
@@ -67,15 +65,6 @@ def write_json(results: Sequence[Result], facts: dict[str, str], path: Path) -> 
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def write_docs(table: str, path: Path) -> None:
-    """Put the table between the marks in *path*."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not begin or not end:
-        raise SystemExit(f"{path} has no place for the table: a line {_BEGIN} and a line {_END}")
-    path.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{after}", encoding="utf-8")
 
 
 def _table(results: Sequence[Result], group: str) -> str:
