@@ -127,7 +127,8 @@ def _set_aside(ledger: Ledger, control: Control, surveyed: Survey, aside: Path) 
 def _damaged_bytes(ledger: Ledger, bad: Iterable[Bad]) -> Iterator[bytes]:
     for each in bad:
         if each.size:
-            yield ledger.files.read_at(ledger.text()[0].handle.fd, each.size, each.position)
+            text, _ = ledger.text()  # kept while its descriptor is used
+            yield ledger.files.read_at(text.handle.fd, each.size, each.position)
 
 
 def _saved(ledger: Ledger, path: Path, parts: Iterable[bytes]) -> str | None:
