@@ -35,7 +35,7 @@ bench: $(READY)  ## The benchmarks: a table here, and build/bench.json
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 bench-peers: $(READY)  ## ottla beside Redis, NATS, RabbitMQ and Kafka, those that are installed: a table here, and build/peers.json
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group peers --editable '.[server,cli]'
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --group peers
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 campaign: $(READY)  ## Thousands of kills and fuzzing rounds; ROUNDS=n says how many
