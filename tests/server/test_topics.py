@@ -77,11 +77,14 @@ class TestCreating:
         assert create(client, "forever", retention_ms=0).settings.retention_ms == 0
         assert log.topic("forever").settings.retention_ms is None
 
-    def test_a_client_can_give_the_id_and_recognises_its_topic_after_a_lost_reply(self, client: Stub) -> None:
+    def test_a_client_that_gives_the_id_can_repeat_the_call(self, client: Stub) -> None:
+        """After a lost reply; the topic is made once. With another id it is another's."""
         mine = uuid.uuid4().hex
-        assert create(client, topic_id=mine).id == mine
-        refused(lambda: create(client, topic_id=mine), grpc.StatusCode.ALREADY_EXISTS, TopicExists)
-        assert client.GetTopic(pb.GetTopicRequest(name="deliveries")).id == mine
+        topic = create(client, topic_id=mine)
+        assert topic.id == mine
+        assert topic.created_ms > 0
+        assert create(client, topic_id=mine) == topic
+        refused(lambda: create(client, topic_id=uuid.uuid4().hex), grpc.StatusCode.ALREADY_EXISTS, TopicExists)
 
     def test_a_name_that_is_taken_is_refused(self, client: Stub) -> None:
         create(client)
@@ -183,6 +186,15 @@ def test_a_deleted_topic_is_gone_with_the_positions_in_it(client: Stub, log: ott
     assert log.topics() == []
     create(client)
     assert log.committed("billing", "deliveries") == {}
+
+
+def test_a_topic_that_was_made_anew_is_not_deleted_by_those_who_mean_the_old_one(client: Stub, log: ottla.Log) -> None:
+    old = create(client)
+    client.DeleteTopic(pb.DeleteTopicRequest(name="deliveries", id=old.id))
+    new = create(client)
+    delete = partial(client.DeleteTopic, pb.DeleteTopicRequest(name="deliveries", id=old.id))
+    refused(delete, grpc.StatusCode.FAILED_PRECONDITION, TopicRecreated)
+    assert log.topic("deliveries").id == new.id
 
 
 class TestGroups:
