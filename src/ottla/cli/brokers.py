@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # it needs protobuf, which is optional
 
 EXAMPLES = ("ottla brokers --url grpc://127.0.0.1:9999", "ottla brokers --json")
 
+_PORT = 9999
 _TIMEOUT_S = 10.0
 _LONGEST_MESSAGE = 60
 
@@ -82,7 +83,9 @@ def _described(url: str) -> "pb.Cluster":
     except ImportError as error:
         raise MissingDependency("ottla brokers", error.name or "grpcio", "'ottla[server]'") from error
     if url.startswith("grpc:"):
-        return _asked(urlsplit(url).netloc, pb.DescribeClusterRequest(with_messages=True))
+        place = urlsplit(url)
+        address = place.netloc if place.port else f"{place.netloc}:{_PORT}"
+        return _asked(address, pb.DescribeClusterRequest(with_messages=True))
     count = int(parse_qs(urlsplit(url).query).get("brokers", ["1"])[0])
     members = [Member(broker, "", alive=False) for broker in range(1, count + 1)]
     with opened_for_reading(url) as log:
