@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 import ottla
-from ottla.protocol.services import LOG_SERVICE, MINIKAFKA_SERVICE, Stub
 from ottla.protocol.brokers import owner_of
+from ottla.protocol.services import LOG_SERVICE, MINIKAFKA_SERVICE, Stub
 from ottla.testing.servers import ServerProcess, is_running
 from ottla.v1 import log_pb2 as pb
 

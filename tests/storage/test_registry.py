@@ -22,13 +22,13 @@ def test_an_unknown_scheme_is_named_with_those_that_are_known() -> None:
         open_engine("ftp://x")
     sentence = str(refused.value)
     assert sentence.startswith(
-        "URL 'ftp://x' is not valid: there is no storage engine for 'ftp'; known: memory, file, jsonl"
+        "URL 'ftp://x' is not valid: there is no storage engine for 'ftp'; known: memory, file, jsonl, grpc"
     )
 
 
 @pytest.mark.parametrize("url", ["", "deliveries", "/var/lib/ottla", None, 7, b"memory:", Path("/x")])
 def test_what_is_no_url_is_refused_with_an_example(url: object) -> None:
-    with pytest.raises(InvalidValue, match=r"write it as memory:, file:///folder or jsonl:///folder"):
+    with pytest.raises(InvalidValue, match=r"write it as memory:, file:///folder, jsonl:///folder or grpc://host:port"):
         open_engine(url)  # type: ignore[arg-type]
 
 
@@ -66,7 +66,7 @@ class TestEnginesOfOthers:
         assert options == EngineOptions(clock=clock, read_only=True, settings={"speed": "slow", "label": ""})
 
     def test_it_is_listed_among_the_known(self) -> None:
-        with pytest.raises(UnknownEngine, match=r"known: memory, file, jsonl, (.*, )?tape$"):
+        with pytest.raises(UnknownEngine, match=r"known: memory, file, jsonl, grpc, (.*, )?tape$"):
             open_engine("ftp://x")
 
     def test_it_does_not_replace_a_built_in_one(self) -> None:

@@ -7,52 +7,51 @@ gets a sentence without the server's details.
 import json
 from typing import Any
 
-import grpc
-
 from ottla import errors
 from ottla.errors import OttlaError
+from ottla.protocol.statuses import Status
 from ottla.v1 import log_pb2 as pb
 
 ERROR_KEY = "ottla-error-bin"
 RETRY_KEY = "retry-after-ms"
 
-STATUS_OF: dict[type[OttlaError], grpc.StatusCode] = {
-    errors.OttlaError: grpc.StatusCode.UNKNOWN,
-    errors.InvalidValue: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.UnknownEngine: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.UnknownTopic: grpc.StatusCode.NOT_FOUND,
-    errors.TopicExists: grpc.StatusCode.ALREADY_EXISTS,
-    errors.TopicRecreated: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.UnknownPartition: grpc.StatusCode.NOT_FOUND,
-    errors.MessageTooLarge: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.MessagesLost: grpc.StatusCode.OUT_OF_RANGE,
-    errors.UnexpectedNext: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.MetadataConflict: grpc.StatusCode.ABORTED,
-    errors.ProducerError: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ProducerFenced: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.UnknownProducer: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.OutOfSequence: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.DuplicateSequence: grpc.StatusCode.ALREADY_EXISTS,
-    errors.StorageError: grpc.StatusCode.INTERNAL,
-    errors.CorruptBatch: grpc.StatusCode.DATA_LOSS,
-    errors.CorruptLog: grpc.StatusCode.DATA_LOSS,
-    errors.StorageFull: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.StorageFailed: grpc.StatusCode.INTERNAL,
-    errors.Uncertain: grpc.StatusCode.UNKNOWN,
-    errors.UnsupportedFormat: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.ReadOnly: grpc.StatusCode.PERMISSION_DENIED,
-    errors.Closed: grpc.StatusCode.UNAVAILABLE,
-    errors.ServerError: grpc.StatusCode.UNAVAILABLE,
-    errors.ServerBusy: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.ServerUnavailable: grpc.StatusCode.UNAVAILABLE,
-    errors.SendTimeout: grpc.StatusCode.DEADLINE_EXCEEDED,
-    errors.MissingDependency: grpc.StatusCode.UNIMPLEMENTED,
+STATUS_OF: dict[type[OttlaError], Status] = {
+    errors.OttlaError: Status.UNKNOWN,
+    errors.InvalidValue: Status.INVALID_ARGUMENT,
+    errors.UnknownEngine: Status.INVALID_ARGUMENT,
+    errors.UnknownTopic: Status.NOT_FOUND,
+    errors.TopicExists: Status.ALREADY_EXISTS,
+    errors.TopicRecreated: Status.FAILED_PRECONDITION,
+    errors.UnknownPartition: Status.NOT_FOUND,
+    errors.MessageTooLarge: Status.INVALID_ARGUMENT,
+    errors.MessagesLost: Status.OUT_OF_RANGE,
+    errors.UnexpectedNext: Status.FAILED_PRECONDITION,
+    errors.MetadataConflict: Status.ABORTED,
+    errors.ProducerError: Status.FAILED_PRECONDITION,
+    errors.ProducerFenced: Status.FAILED_PRECONDITION,
+    errors.UnknownProducer: Status.FAILED_PRECONDITION,
+    errors.OutOfSequence: Status.FAILED_PRECONDITION,
+    errors.DuplicateSequence: Status.ALREADY_EXISTS,
+    errors.StorageError: Status.INTERNAL,
+    errors.CorruptBatch: Status.DATA_LOSS,
+    errors.CorruptLog: Status.DATA_LOSS,
+    errors.StorageFull: Status.RESOURCE_EXHAUSTED,
+    errors.StorageFailed: Status.INTERNAL,
+    errors.Uncertain: Status.UNKNOWN,
+    errors.UnsupportedFormat: Status.FAILED_PRECONDITION,
+    errors.ReadOnly: Status.PERMISSION_DENIED,
+    errors.Closed: Status.UNAVAILABLE,
+    errors.ServerError: Status.UNAVAILABLE,
+    errors.ServerBusy: Status.RESOURCE_EXHAUSTED,
+    errors.ServerUnavailable: Status.UNAVAILABLE,
+    errors.SendTimeout: Status.DEADLINE_EXCEEDED,
+    errors.MissingDependency: Status.UNIMPLEMENTED,
 }
 
 
-def status_of(error: BaseException) -> grpc.StatusCode:
+def status_of(error: BaseException) -> Status:
     """The status of an error; INTERNAL for what is not ours."""
-    return STATUS_OF[type(error)] if isinstance(error, OttlaError) else grpc.StatusCode.INTERNAL
+    return STATUS_OF[type(error)] if isinstance(error, OttlaError) else Status.INTERNAL
 
 
 def encode_error(error: BaseException) -> pb.Error:

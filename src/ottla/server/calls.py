@@ -153,4 +153,4 @@ def abort(context: grpc.ServicerContext, error: Exception) -> None:
     if isinstance(error, ServerBusy):
         trailing.append((RETRY_KEY, str(error.retry_after_ms)))
     context.set_trailing_metadata(tuple(trailing))
-    context.abort(status_of(error), details.message)
+    context.abort(grpc.StatusCode[status_of(error).name], details.message)

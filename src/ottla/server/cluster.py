@@ -1,7 +1,7 @@
 """Which brokers there are and what they own (row W3)."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -9,6 +9,7 @@ import grpc
 from ottla import __version__
 from ottla.client.log import Log
 from ottla.errors import TopicRecreated, UnknownTopic
+from ottla.protocol.brokers import owner_of
 from ottla.server.records import encode_message
 from ottla.v1 import log_pb2 as pb
 
@@ -38,11 +39,6 @@ class Cluster:
         return cls(1, lambda: [Member(1, address)])
 
 
-def owner_of(partition: int, brokers: int) -> int:
-    """The id of the broker that owns a partition, from 1; the same rule by which `jsonl:` names its files."""
-    return partition % brokers + 1
-
-
 class ClusterCalls:
     """DescribeCluster."""
 
@@ -51,6 +47,8 @@ class ClusterCalls:
         self._cluster = cluster
 
     def describe_cluster(self, request: pb.DescribeClusterRequest, _: grpc.ServicerContext) -> pb.Cluster:
+        if request.brokers_only:
+            return self._described(self._cluster.members(), {})
         return self.describe(with_messages=request.with_messages)
 
     def describe(self, *, with_messages: bool) -> pb.Cluster:
@@ -67,9 +65,12 @@ class ClusterCalls:
                     else:
                         room -= size
                     owned[owner_of(index, len(members))].append(described)
+        return self._described(members, owned)
+
+    def _described(self, members: list[Member], owned: Mapping[int, list[pb.BrokerPartition]]) -> pb.Cluster:
         return pb.Cluster(
             brokers=[
-                pb.Broker(id=member.id, address=member.address, alive=member.alive, partitions=owned[member.id])
+                pb.Broker(id=member.id, address=member.address, alive=member.alive, partitions=owned.get(member.id))
                 for member in members
             ],
             answered_by=self._cluster.me,

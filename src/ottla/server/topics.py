@@ -3,11 +3,14 @@
 import grpc
 
 from ottla.client.log import Log
+from ottla.clock import SystemClock
+from ottla.errors import TopicExists, TopicRecreated
 from ottla.log.groups import GroupPositions
 from ottla.log.partitioners import partitioner_for
 from ottla.model import Topic
+from ottla.protocol.brokers import owner_of
 from ottla.protocol.topics import decode_settings, encode_topic
-from ottla.server.cluster import Cluster, owner_of
+from ottla.server.cluster import Cluster
 from ottla.settings import check_name
 from ottla.v1 import log_pb2 as pb
 
@@ -30,10 +33,16 @@ class TopicCalls:
         topic = Topic(
             name=check_name(request.name),
             id=check_name(request.id, "topic id"),  # engines name files by it
-            created_ms=request.created_ms,
+            created_ms=request.created_ms or SystemClock().now_ms(),
             settings=settings,
         )
-        return encode_topic(self._log.engine.create_topic(topic))
+        try:
+            return encode_topic(self._log.engine.create_topic(topic))
+        except TopicExists:
+            current = self._log.topic(topic.name)
+            if current.id != topic.id:  # else the client repeats a call whose answer was lost
+                raise
+            return encode_topic(current)
 
     def get_topic(self, request: pb.GetTopicRequest, _: _Context) -> pb.Topic:
         return encode_topic(self._log.topic(request.name))
@@ -74,6 +83,8 @@ class TopicCalls:
         return encode_topic(self._log.engine.alter_topic(wanted))
 
     def delete_topic(self, request: pb.DeleteTopicRequest, _: _Context) -> pb.DeleteTopicResponse:
+        if request.id and self._log.topic(request.name).id != request.id:
+            raise TopicRecreated(request.name, request.id)
         self._log.delete_topic(request.name)
         return pb.DeleteTopicResponse()
 

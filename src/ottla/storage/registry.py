@@ -13,13 +13,14 @@ _BUILT_IN = {
     "memory": "ottla.storage.memory:open_memory",
     "file": "ottla.storage.file:open_file",
     "jsonl": "ottla.storage.jsonl:open_jsonl",
+    "grpc": "ottla.storage.remote:open_grpc",
 }
 
 
 def open_engine(url: str, *, clock: Clock | None = None, read_only: bool = False) -> Engine:
     """The engine that *url* names, opened."""
     if not isinstance(url, str) or ":" not in url:
-        raise InvalidValue("URL", url, "write it as memory:, file:///folder or jsonl:///folder")
+        raise InvalidValue("URL", url, "write it as memory:, file:///folder, jsonl:///folder or grpc://host:port")
     address, _, query = url.partition("?")
     scheme, _, place = address.partition(":")
     scheme = scheme.lower()

@@ -109,10 +109,12 @@ class AlterTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., changes: _Optional[_Union[TopicSettings, _Mapping]] = ..., version: _Optional[int] = ..., id: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicRequest(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "id")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    id: str
+    def __init__(self, name: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicResponse(_message.Message):
     __slots__ = ()
@@ -471,10 +473,12 @@ class DeleteGroupResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class DescribeClusterRequest(_message.Message):
-    __slots__ = ("with_messages",)
+    __slots__ = ("with_messages", "brokers_only")
     WITH_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_ONLY_FIELD_NUMBER: _ClassVar[int]
     with_messages: bool
-    def __init__(self, with_messages: _Optional[bool] = ...) -> None: ...
+    brokers_only: bool
+    def __init__(self, with_messages: _Optional[bool] = ..., brokers_only: _Optional[bool] = ...) -> None: ...
 
 class Cluster(_message.Message):
     __slots__ = ("brokers", "answered_by", "version")
