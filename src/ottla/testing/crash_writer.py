@@ -7,6 +7,7 @@ janitor, which removes and compacts what they wrote.
 """
 
 import random
+import signal
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -37,9 +38,12 @@ def write(
     mode: Mode = "stamped",
     fault: dict[str, Any] | None = None,
     sabotage: Sabotage = "none",
-    appends: int = 1_000_000,
+    appends: int = 100,
 ) -> None:
-    """Write until killed, or until *appends* calls are done, a thread for each of *writers*: number and journal."""
+    """Write until killed, with a thread for each of *writers*: number and journal.
+
+    Each rests after so many *appends*, lest a slow killer, on a busy machine, gets more than it can check.
+    """
     _prepare(fault)
     if sabotage == "skip locks":
         skip_locks()
@@ -56,6 +60,8 @@ def write(
         thread.join()
     if failures:
         raise failures[0]
+    while True:
+        signal.pause()
 
 
 def message(writer: int, sequence: int) -> bytes:
