@@ -26,7 +26,7 @@ from ottla.log.starts import StartWords, locate, parse_start
 from ottla.log.topics import TopicHandle
 from ottla.model import At, Bounds, Headers, LandedRange, Since, Topic
 from ottla.settings import TopicSettings, check_name, check_number, parse_size
-from ottla.storage import Compactable, Compacted, Engine, PartitionStore, open_engine
+from ottla.storage import Compactable, Compacted, Engine, PartitionStore, Served, open_engine
 
 _READ_BYTES = 16 * 2**20
 """How much one step of `Log.read` asks the engine for."""
@@ -50,7 +50,8 @@ def open_log(
     clock = clock or SystemClock()
     settings = defaults if isinstance(defaults, TopicSettings) else TopicSettings.of(**(defaults or {}))
     engine = open_engine(url, clock=clock, read_only=read_only)
-    return Log(engine, url, clock=clock, defaults=settings, auto_create=auto_create, culler=culler and not read_only)
+    culler = culler and not read_only and not isinstance(engine, Served)
+    return Log(engine, url, clock=clock, defaults=settings, auto_create=auto_create, culler=culler)
 
 
 class Log:

@@ -8,6 +8,8 @@ from ottla.errors import (
     OttlaError,
     ProducerError,
     ProducerFenced,
+    ServerBusy,
+    ServerUnavailable,
     StorageError,
     TopicRecreated,
     Uncertain,
@@ -37,9 +39,10 @@ class Parcel:
             for pending, stamp in zip(self.pendings, stamps, strict=True)
         ]
 
-    def postpone(self, now: float) -> None:
-        """Try again after a pause, each longer than the one before."""
-        self.retry_at = now + self._pause_s
+    def postpone(self, now: float, error: BaseException) -> None:
+        """Try again after a pause, each longer than the one before, and as long as a busy server asks for."""
+        asked_s = error.retry_after_ms / 1000 if isinstance(error, ServerBusy) else 0.0
+        self.retry_at = now + max(self._pause_s, asked_s)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
 
@@ -51,6 +54,11 @@ def is_fatal(error: BaseException) -> bool:
 def is_open(parcel: Parcel, error: BaseException) -> bool:
     """Whether the parcel may be in the log, now or later, although the append raised *error*."""
     return isinstance(error, Uncertain) or (parcel.uncertain is not None and isinstance(error, StorageError))
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the append was refused before anything was written, for a reason that may soon be gone."""
+    return isinstance(error, ServerBusy | ServerUnavailable)
 
 
 def is_forgotten(parcel: Parcel, error: BaseException) -> bool:

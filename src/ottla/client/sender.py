@@ -15,7 +15,7 @@ from ottla.batch import Compression, Stamp
 from ottla.client.identity import Identity
 from ottla.client.lifetime import finish_at_exit
 from ottla.client.outbox import Lane, Outbox
-from ottla.client.parcel import LONGEST_PAUSE_S, Parcel, is_fatal, is_forgotten, is_open, loses_count
+from ottla.client.parcel import LONGEST_PAUSE_S, Parcel, is_fatal, is_forgotten, is_open, is_passing, loses_count
 from ottla.client.pending import Failure, Pending
 from ottla.clock import Clock
 from ottla.errors import Closed, SendTimeout, Uncertain
@@ -232,11 +232,11 @@ class Sender:
 
     def _failed(self, lane: Lane, parcel: Parcel, error: BaseException) -> list[Callable[[], None]]:
         """Repeat the append later where that is right; else fail what the lane holds."""
-        if self._identity is not None and is_open(parcel, error):
+        if is_passing(error) or (self._identity is not None and is_open(parcel, error)):
             parcel.uncertain = error if isinstance(error, Uncertain) else parcel.uncertain
             now = time.monotonic()
             if now < parcel.deadline:
-                parcel.postpone(now)
+                parcel.postpone(now, error)
                 return []
             error = parcel.uncertain or error
         elif is_forgotten(parcel, error) and lane.sequence:

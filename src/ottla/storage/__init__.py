@@ -7,6 +7,7 @@ from ottla.storage.contract import (
     EngineOptions,
     PartitionStore,
     Repairable,
+    Served,
     Versioned,
 )
 from ottla.storage.registry import open_engine
@@ -18,6 +19,7 @@ __all__ = [
     "EngineOptions",
     "PartitionStore",
     "Repairable",
+    "Served",
     "Versioned",
     "open_engine",
 ]

@@ -135,6 +135,16 @@ EngineFactory = Callable[[str, EngineOptions], Engine]
 
 
 @runtime_checkable
+class Served(Protocol):
+    """An engine whose log belongs to a server: that checks every append against the topic's limits of that moment and
+    carries out retention, so that nobody needs to do so here.
+    """
+
+    served_by: str
+    """The server's address."""
+
+
+@runtime_checkable
 class Compactable(Protocol):
     """A partition whose sealed batches can be turned into Parquet runs."""
 
