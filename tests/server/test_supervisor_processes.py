@@ -196,3 +196,19 @@ def test_a_port_that_is_taken_ends_it_with_one_sentence(url: str) -> None:
             assert "another program listens there" in second.said().splitlines()[-1]
         finally:
             second.close()
+
+
+def test_the_library_goes_on_over_the_network_while_a_broker_is_killed(url: str) -> None:
+    """`ottla.open("grpc://…")` finds the owners by itself, and another broker while one is away."""
+    with ServerProcess(url, "--brokers", "3") as server:
+        with ottla.open(f"grpc://{server.address}") as log:
+            log.create_topic("t", partitions=PARTITIONS)
+            with log.producer("t") as producer:
+                for batch in range(60):
+                    producer.send_many([b"%d-%d" % (batch, number) for number in range(100)])
+                    if batch == 20:
+                        os.kill(server.listening["brokers"][1]["pid"], signal.SIGKILL)
+        assert server.stop() == 0
+    with ottla.open(url) as log:
+        values = [value or b"" for value in log.read("t").values()]
+    assert sorted(values) == sorted(b"%d-%d" % (batch, number) for batch in range(60) for number in range(100))
