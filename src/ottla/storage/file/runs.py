@@ -144,31 +144,38 @@ def _decoded(table: pa.Table) -> _Group:
 
 
 def row_groups(batches: Iterable[Batch]) -> Iterator[pa.Table]:
-    """Batches in order as the row groups of a run."""
-    waiting: list[pa.RecordBatch] = []
+    """Batches, each of which carries on from the one before, as the row groups of a run."""
+    waiting: list[Batch] = []
     rows = size = 0
     for batch in batches:
-        waiting.append(_rows(batch))
-        rows, size = rows + batch.count, size + waiting[-1].nbytes
+        waiting.append(batch)
+        rows, size = rows + batch.count, size + batch.header.raw_bytes
         if rows >= _ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(waiting).combine_chunks()
+            yield _row_group(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:
-        yield pa.Table.from_batches(waiting).combine_chunks()
+        yield _row_group(waiting)
 
 
-def _rows(batch: Batch) -> pa.RecordBatch:
-    columns, count = batch.columns(), batch.count
-    time = RUN_SCHEMA.field("timestamp").type
-    appended = pa.repeat(pa.scalar(batch.header.append_ms, pa.int64()), count)
-    return pa.RecordBatch.from_arrays(
+def _row_group(batches: list[Batch]) -> pa.Table:
+    """Arrays are joined before anything is done to them, because a batch may be as small as one message."""
+    parts = [(batch.columns(), batch.count) for batch in batches]
+    appended = [pa.repeat(pa.scalar(batch.header.append_ms, pa.int64()), batch.count) for batch in batches]
+    times = [batch.timestamps() if batch.has_timestamps else log for batch, log in zip(batches, appended, strict=True)]
+    headers = _joined([(columns.headers, count) for columns, count in parts])
+    numbers = pa.arange(batches[0].first_number, batches[-1].next_number)
+    return pa.Table.from_arrays(
         [
-            pa.arange(batch.first_number, batch.next_number),
-            batch.timestamps().cast(time),
-            appended.cast(time),
-            pa.nulls(count, pa.binary()) if columns.keys is None else columns.keys,
-            columns.values,
-            headers_to_arrow(columns.headers, count),
+            numbers,
+            pa.concat_arrays(times).cast(RUN_SCHEMA.field("timestamp").type),
+            pa.concat_arrays(appended).cast(RUN_SCHEMA.field("appended").type),
+            _joined([(columns.keys, count) for columns, count in parts]),
+            pa.concat_arrays([columns.values for columns, _ in parts]),
+            headers_to_arrow(headers, len(numbers)),
         ],
         schema=RUN_SCHEMA,
     )
+
+
+def _joined(parts: list[tuple[pa.BinaryArray | None, int]]) -> pa.BinaryArray:
+    return pa.concat_arrays([pa.nulls(count, pa.binary()) if part is None else part for part, count in parts])
