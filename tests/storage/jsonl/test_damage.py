@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ottla.errors import CorruptLog
+from ottla.errors import CorruptLog, OttlaError
 from ottla.model import Damage, Topic
 from ottla.storage import Repairable
 from ottla.storage.jsonl import JsonlEngine
 from ottla.storage.jsonl.lines import encode_batch
+from ottla.testing.faults import Fault, failing
 from ottla.testing.samples import ALL_BYTES, Sender, batch_of, new_topic, values_of
 
 Open = Callable[..., JsonlEngine]
@@ -325,6 +326,40 @@ def test_damage_behind_a_restart(opened: Open, topic: Topic, folder: Path, tmp_p
     assert [damage.lost for damage in engine.verify()] == [range(6, 7)]
     assert [damage.lost for damage in engine.repair()] == [range(6, 7)]
     assert_sound(engine, topic, {6})
+
+
+MENDING = [
+    *(Fault("sync_folder_fd", nth=nth) for nth in range(1, 9)),
+    Fault("open", on=".txt", nth=2),
+    Fault("sync", on=".txt"),
+    Fault("rename", on="state.new"),
+    Fault("pwritev", on="control"),
+    Fault("rename", on="deliveries-1.txt"),
+    Fault("rename", on="deliveries-1.txt", when="after"),
+    Fault("rename", on="state"),
+    Fault("pwritev", on="control", nth=2),
+    Fault("pwritev", on="control", nth=3),
+    Fault("sync", on="control"),
+]
+"""Every step of a repair."""
+
+
+@pytest.mark.parametrize("fault", MENDING, ids=str)
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart"])
+def test_a_repair_that_is_cut_short_is_repeated(
+    opened: Open, topic: Topic, folder: Path, tmp_path: Path, fault: Fault, restarted: bool
+) -> None:
+    """Wherever it ends, nothing more is lost, and the next one does the work."""
+    copy = shutil.copytree(folder, tmp_path / "copy") if restarted else folder
+    damage_line(copy / "deliveries-1.txt", 6)
+    with failing() as files:
+        engine = opened(copy)
+        files.fail(fault)
+        with contextlib.suppress(OttlaError):
+            list(engine.repair())
+        files.fail()
+        list(engine.repair())
+    assert_sound(opened(copy), topic, {6})
 
 
 def test_what_is_left_of_a_batch_is_json_too(opened: Open, topic: Topic, text: Path) -> None:

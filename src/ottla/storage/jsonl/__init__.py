@@ -9,7 +9,8 @@ brokers.json                     into how many files it goes, fixed when it is c
 <root>/damaged/<topic>/<topic id>/   lines that `repair` set aside
 
 It promises what `file:` promises, at the speed and size of text. The price of one readable file: what is trimmed
-or expired is gone for readers at once, but takes space until half of the file is, when it is written anew.
+or expired is gone for readers at once, but takes space until half of the file is, when it is written anew. There are
+no segments: a topic's settings for them mean nothing here, and batches expire one by one.
 """
 
 from ottla.storage.jsonl.engine import JsonlEngine, open_jsonl

@@ -84,11 +84,11 @@ class JsonlEngine(DiskEngine[JsonlPartition]):
 
     def removed(self, topic: Topic) -> None:
         """The folder is gone already. Cut short here, the text is nobody's, and a new topic's file replaces it."""
-        for ledger in [ledger for key, ledger in self._ledgers.items() if key[0] == topic.id]:
+        for ledger in [ledger for ledger in list(self._ledgers.values()) if ledger.topic.id == topic.id]:
             self.files.unlink(ledger.path)
             self.files.unlink(ledger.new_path)
             ledger.drop_open()
-            del self._ledgers[topic.id, ledger.broker]
+            self._ledgers.pop((topic.id, ledger.broker), None)
         self.files.sync_folder(self.root.path)
 
     def verify(self) -> Iterable[Damage]:

@@ -212,7 +212,7 @@ class Ledger(ControlledFolder):
         """The file was replaced, or recovered: what was known is no longer true."""
         with self._mutex:
             self._tail = tail
-        self.reader.forget()
+        self.reader.clear()
 
     # Creating and recovering
 

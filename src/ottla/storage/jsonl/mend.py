@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.errors import CorruptLog
 from ottla.model import Damage, Topic
-from ottla.storage.disk.control import CONTROL_BYTES, Control, incarnation_of, new_control, read_control
+from ottla.storage.disk.control import CONTROL_BYTES, Control, new_control, read_control
 from ottla.storage.disk.mending import described, mend_catalog, put_control, set_aside
 from ottla.storage.disk.root import storage_full_at
 from ottla.storage.jsonl.check import control_damages, damages, strays
@@ -94,7 +94,6 @@ def _mend(engine: "JsonlEngine", ledger: Ledger) -> list[Damage]:
         if not (believed and surveyed.sound):
             found += _set_aside(ledger, control, surveyed, aside)
             state = _new_state(ledger, surveyed)
-            control = control._replace(append_ms=max(control.append_ms, surveyed.append_ms))
             replace_text(ledger, fd, control, _content(ledger, surveyed, state), state)
     return found
 
@@ -111,7 +110,7 @@ def _control(ledger: Ledger, fd: int, now_ms: int) -> tuple[Control, bool]:
     settle(ledger)
     with contextlib.suppress(CorruptLog):
         control = control._replace(active=max(newest_state(ledger).generation, control.active))
-    return control._replace(incarnation=incarnation_of(fd)), False
+    return control, False
 
 
 def _set_aside(ledger: Ledger, control: Control, surveyed: Survey, aside: Path) -> Iterator[Damage]:

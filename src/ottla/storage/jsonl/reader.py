@@ -6,12 +6,13 @@ notices, and looks again. Positions between calls are remembered, so that follow
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ottla.batch import Batch
 from ottla.errors import CorruptBatch
 from ottla.storage.disk.index import Index
-from ottla.storage.jsonl.scan import Text, batches
+from ottla.storage.jsonl.scan import Stored, Text, batches
 
 if TYPE_CHECKING:
     from ottla.storage.jsonl.ledger import View
@@ -27,14 +28,15 @@ class Reader:
         self.forget()
 
     def forget(self) -> None:
-        """Start afresh: after a fork, or when the file was replaced."""
+        """Start afresh after a fork."""
         self._mutex = threading.Lock()
-        self._generation = 0
-        self._covered = 0
-        self._early: dict[int, Index] = {}
-        """The batches before the tail's base, indexed as far as somebody needed them."""
-        self._reached: dict[int, int] = {}
-        self._positions: OrderedDict[tuple[int, int, int], int] = OrderedDict()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget where things were: the file was replaced."""
+        with self._mutex:
+            self._early = EarlyIndex(0)
+            self._positions: OrderedDict[tuple[int, int, int], int] = OrderedDict()
 
     def read(self, text: Text, view: "View", partition: int, start: int, max_bytes: int) -> list[Batch]:
         """Whole batches from the one that holds *start*, which is not below the oldest kept."""
@@ -70,8 +72,7 @@ class Reader:
         if timestamp_ms > view.tail.base_ms:
             position = view.tail.index(partition).before_time(timestamp_ms)
         else:
-            with self._mutex:
-                position = self._early_index(text, view.tail, partition).before_time(timestamp_ms)
+            position = self._early_index(view.tail).before_time(text, view.tail.base, partition, timestamp_ms)
         for stored in batches(text, position, view.limit, partition):
             if stored.append_ms >= timestamp_ms and stored.next_number > view.first:
                 return max(stored.first_number, view.first)
@@ -79,33 +80,64 @@ class Reader:
 
     def _locate(self, text: Text, tail: "Tail", partition: int, number: int) -> int:
         """A position at or before the batch that holds *number*, and not far before it."""
-        late = tail.index(partition)
         with self._mutex:
             position = self._positions.pop((tail.generation, partition, number), None)
-            if position is not None:
-                return position
-            if late.first_number is None or number < late.first_number:
-                return self._early_index(text, tail, partition, number).before_number(number)
+        if position is not None:
+            return position
+        late = tail.index(partition)
+        if late.first_number is None or number < late.first_number:
+            return self._early_index(tail).before_number(text, tail.base, partition, number)
         return late.before_number(number)
 
-    def _early_index(self, text: Text, tail: "Tail", partition: int, number: int | None = None) -> Index:
-        """The index of what lies before the tail's base, complete or at least as far as *number*."""
-        if self._generation != tail.generation:
-            self._generation, self._covered, self._early, self._reached = tail.generation, 0, {}, {}
-        if self._covered < tail.base and (number is None or number >= self._reached.get(partition, 0)):
-            for stored in batches(text, self._covered, tail.base):
-                self._early.setdefault(stored.partition, Index()).add(stored.position, stored)
-                self._covered = stored.end
-                self._reached[stored.partition] = stored.next_number
-                if number is not None and stored.partition == partition and number < stored.next_number:
-                    break
-        return self._early.setdefault(partition, Index())
+    def _early_index(self, tail: "Tail") -> "EarlyIndex":
+        with self._mutex:
+            if self._early.generation != tail.generation:
+                self._early = EarlyIndex(tail.generation)
+            return self._early
 
     def _remember(self, generation: int, partition: int, number: int, position: int) -> None:
         with self._mutex:
             self._positions[generation, partition, number] = position
             while len(self._positions) > _REMEMBERED:
                 self._positions.popitem(last=False)
+
+
+class EarlyIndex:
+    """Where batches are before the tail's base, in one generation of the file: as far as somebody needed to know."""
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self._mutex = threading.Lock()
+        self._covered = 0
+        self._indexes: dict[int, Index] = {}
+        self._reached: dict[int, int] = {}
+
+    def before_number(self, text: Text, base: int, partition: int, number: int) -> int:
+        """A position at or before the batch that holds *number*."""
+        with self._mutex:
+            if number >= self._reached.get(partition, 0):
+                for stored in self._added(text, base):
+                    if stored.partition == partition and number < stored.next_number:
+                        break
+            return self._index(partition).before_number(number)
+
+    def before_time(self, text: Text, base: int, partition: int, timestamp_ms: int) -> int:
+        """A position at or before the first batch that was appended at or after a time."""
+        with self._mutex:
+            for _ in self._added(text, base):
+                pass
+            return self._index(partition).before_time(timestamp_ms)
+
+    def _added(self, text: Text, base: int) -> Iterator[Stored]:
+        """Take in batch after batch, as long as the caller likes."""
+        for stored in batches(text, self._covered, base) if self._covered < base else ():
+            self._index(stored.partition).add(stored.position, stored)
+            self._reached[stored.partition] = stored.next_number
+            self._covered = stored.end
+            yield stored
+
+    def _index(self, partition: int) -> Index:
+        return self._indexes.setdefault(partition, Index())
 
 
 def _behind_gaps(gaps: tuple[tuple[int, int], ...], number: int) -> int:

@@ -22,7 +22,7 @@ Goes = Callable[[Stored, int], bool]
 
 def remove(ledger: "Ledger", partition: int, goes: Goes, before: int | None = None) -> Bounds:
     """Remove batches from the oldest on as long as they go; with *before*, all messages below that number."""
-    with ledger.locked() as (fd, found):
+    with ledger.locked() as (fd, found), ledger.failing():
         control, tail = ledger.prepared(fd, found)
         part = tail.partition(partition)
         first, first_at, dead = part.first, part.first_at, part.dead
@@ -36,9 +36,8 @@ def remove(ledger: "Ledger", partition: int, goes: Goes, before: int | None = No
             return Bounds(first, part.next)
         changed = {partition: replace(part, first=first, first_at=first_at, dead=dead)}
         control = ledger.save(fd, control, tail, changed)
-        with ledger.failing():
-            control = write_control(ledger.files, fd, control._replace(layout=control.layout + 1))
-            ledger.files.sync(fd)
+        control = write_control(ledger.files, fd, control._replace(layout=control.layout + 1))
+        ledger.files.sync(fd)
         bounds = Bounds(first, part.next)
         try:
             drop_dead(ledger, fd, control, tail)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ottla.storage.disk.control import REPLACING, Control, write_control
+from ottla.storage.disk.control import REPLACING, Control, incarnation_of, write_control
 from ottla.storage.jsonl.scan import batches
 from ottla.storage.jsonl.state import PartitionState, State, encode_state
 from ottla.storage.jsonl.tail import Tail
@@ -71,17 +71,23 @@ def drop_dead(ledger: "Ledger", fd: int, control: Control, tail: Tail) -> None:
     if not dead or dead * 2 < control.end or (dead <= _WORTH_BYTES and tail.live):
         return
     state = tail.state()
-    partitions: dict[int, PartitionState] = {}
-    kept: list[tuple[int, int]] = []
-    for index, part in state.partitions.items():
-        partitions[index] = replace(part, first_at=0, dead=0, size=part.size - part.dead)
-    for stored in batches(ledger.text()[0], 0, control.end):
-        if stored.next_number > partitions[stored.partition].first:
-            if kept and kept[-1][1] == stored.position:
-                kept[-1] = (kept[-1][0], stored.end)
-            else:
-                kept.append((stored.position, stored.end))
-    replace_text(ledger, fd, control, _copied(ledger, kept), replace(state, partitions=partitions))
+    partitions = {
+        index: replace(part, first_at=0, dead=0, size=part.size - part.dead) for index, part in state.partitions.items()
+    }
+    kept = _copied(ledger, _kept(ledger, control.end, partitions))
+    replace_text(ledger, fd, control, kept, replace(state, partitions=partitions))
+
+
+def _kept(ledger: "Ledger", limit: int, partitions: dict[int, PartitionState]) -> Iterator[tuple[int, int]]:
+    """Where the lines are that stay: from and up to."""
+    start = end = 0
+    for stored in batches(ledger.text()[0], 0, limit):
+        if stored.next_number > partitions.get(stored.partition, PartitionState()).first:
+            if end != stored.position:
+                yield start, end
+                start = stored.position
+            end = stored.end
+    yield start, end
 
 
 def _copied(ledger: "Ledger", ranges: Iterable[tuple[int, int]]) -> Iterator[bytes]:
@@ -107,7 +113,7 @@ def replace_text(
         control = write_control(files, fd, control._replace(failed=control.failed | REPLACING))
         files.rename(ledger.new_path, ledger.path)
         settle(ledger)
-        control = write_control(files, fd, published(control, state))
+        control = write_control(files, fd, published(control, state)._replace(incarnation=incarnation_of(fd)))
         files.sync(fd)
     ledger.drop_open()
     tail = Tail(state, control.layout)
@@ -119,7 +125,8 @@ def published(control: Control, state: State) -> Control:
     """What `control` says of a file that was just replaced."""
     return control._replace(
         active=state.generation, end=state.position, synced=state.position,
-        next=state.total_next, synced_next=state.total_next, layout=control.layout + 1, failed=0,
+        next=state.total_next, synced_next=state.total_next, layout=control.layout + 1,
+        append_ms=max(control.append_ms, state.append_ms), failed=0,
     )  # fmt: skip
 
 
