@@ -19,3 +19,13 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if skipped and exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter.write_line(f"CI: {len(skipped)} skipped tests count as failures", red=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A campaign is run when somebody says how long it may be: `make campaign`."""
+    if "OTTLA_ROUNDS" in os.environ:
+        return
+    campaign = [item for item in items if item.get_closest_marker("campaign")]
+    items[:] = [item for item in items if item not in campaign]
+    if campaign:
+        config.hook.pytest_deselected(items=campaign)

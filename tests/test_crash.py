@@ -164,7 +164,6 @@ def test_acknowledging_first_is_found(run: Callable[..., Report]) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(not CAMPAIGN_ROUNDS, reason="set OTTLA_ROUNDS to say how many")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("writers", [1, 4])
 @pytest.mark.parametrize("mode", ["stamped", "plain", "producer"])
@@ -175,7 +174,6 @@ def test_campaign(run: Callable[..., Report], writers: int, mode: str, janitor: 
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(not CAMPAIGN_ROUNDS, reason="set OTTLA_ROUNDS to say how many")
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("writers", [1, 4])
 def test_campaign_of_chosen_points(kind: str, run: Callable[..., Report], writers: int) -> None:

@@ -1,6 +1,7 @@
 """What every part of the contract stands on: a storage that can be opened again, a clock, one partition."""
 
 from collections.abc import Iterator
+from inspect import getmembers, isfunction, signature
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,20 @@ class Contract:
     shared_between_processes = True
     """Several engines, also in other processes, may use the same URL at once."""
 
+    def __init_subclass__(cls) -> None:
+        """Leave out what the engine does not promise: a test that cannot apply is no test that was skipped."""
+        super().__init_subclass__()
+        needs = {
+            name: signature(test).parameters.keys()
+            for name, test in getmembers(cls, isfunction)
+            if name.startswith("test_")
+        }
+        for name, fixtures in needs.items():
+            lasting = cls.survives_reopen or "lasting_storage" not in fixtures
+            shared = cls.shared_between_processes or not fixtures & {"shared_storage", "workers"}
+            if not (lasting and shared):
+                setattr(cls, name, None)
+
     def url(self, folder: Path) -> str:
         """The URL of an empty storage of this test's own; *folder* is empty and goes away by itself."""
         raise NotImplementedError(f"{type(self).__name__} must say which URL it tests: override url()")
@@ -66,15 +81,11 @@ class Contract:
     @pytest.fixture
     def lasting_storage(self, storage: Storage) -> Storage:
         """The storage, for tests that open it again."""
-        if not self.survives_reopen:
-            pytest.skip("this engine keeps nothing when it is closed")
         return storage
 
     @pytest.fixture
     def shared_storage(self, storage: Storage) -> Storage:
         """The storage, for tests that open it several times at once."""
-        if not self.shared_between_processes:
-            pytest.skip("this engine is for one process")
         return storage
 
     @pytest.fixture

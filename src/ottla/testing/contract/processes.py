@@ -24,8 +24,6 @@ class ProcessesContract(Contract):
     @pytest.fixture(scope="class")
     @classmethod
     def workers(cls) -> Iterator[Workers]:
-        if not cls.shared_between_processes:
-            pytest.skip("this engine is for one process")
         with Workers() as workers:
             yield workers
 
