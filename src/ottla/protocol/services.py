@@ -4,14 +4,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from ottla.minikafka import minikafka_pb2
+from ottla.protocol.packed import parse_append
 from ottla.v1 import log_pb2
 
 LOG_SERVICE: ServiceDescriptor = log_pb2.DESCRIPTOR.services_by_name["Log"]
 MINIKAFKA_SERVICE: ServiceDescriptor = minikafka_pb2.DESCRIPTOR.services_by_name["MiniKafka"]
+
+_APPEND = log_pb2.AppendRequest.DESCRIPTOR.full_name
+_FETCH = log_pb2.FetchResponse.DESCRIPTOR.full_name
 
 
 class Stub:
@@ -34,7 +38,10 @@ class Stub:
 def handlers(
     service: ServiceDescriptor, behaviours: Mapping[str, Callable[..., Any]]
 ) -> "grpc.GenericRpcHandler[Any, Any]":
-    """A handler for every method of a service; each must have its behaviour."""
+    """A handler for every method of a service; each must have its behaviour.
+
+    Those that append get `PackedAppend`, those that fetch return what `encode_fetch` makes.
+    """
     missing = {method.name for method in service.methods} - behaviours.keys()
     if missing:
         raise TypeError(f"{service.full_name} has no behaviour for {', '.join(sorted(missing))}")
@@ -43,10 +50,18 @@ def handlers(
         make = getattr(grpc, f"{_kind(method)}_rpc_method_handler")
         made[method.name] = make(
             behaviours[method.name],
-            request_deserializer=GetMessageClass(method.input_type).FromString,
-            response_serializer=GetMessageClass(method.output_type).SerializeToString,
+            request_deserializer=_parser(method.input_type),
+            response_serializer=_serializer(method.output_type),
         )
     return grpc.method_handlers_generic_handler(service.full_name, made)
+
+
+def _parser(kind: Descriptor) -> Callable[[bytes], Any]:
+    return parse_append if kind.full_name == _APPEND else GetMessageClass(kind).FromString
+
+
+def _serializer(kind: Descriptor) -> Callable[[Any], bytes]:
+    return bytes if kind.full_name == _FETCH else GetMessageClass(kind).SerializeToString
 
 
 def _kind(method: MethodDescriptor) -> str:

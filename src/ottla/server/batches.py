@@ -11,6 +11,7 @@ from ottla.client.log import Log
 from ottla.errors import InvalidValue, OttlaError, ServerUnavailable
 from ottla.model import Bounds
 from ottla.protocol.errors import encode_error
+from ottla.protocol.packed import PackedAppend, encode_fetch
 from ottla.server.budget import Budget
 from ottla.server.handles import Handles, Names
 from ottla.server.metrics import Metrics
@@ -39,7 +40,7 @@ class BatchCalls:
         self._stopping = stopping
         self.streams = Streams()
 
-    def append(self, requests: Iterator[pb.AppendRequest], context: _Context) -> Iterator[pb.AppendResponse]:
+    def append(self, requests: Iterator[PackedAppend], context: _Context) -> Iterator[pb.AppendResponse]:
         """Requests of one stream one after another; what was taken from the stream is finished and answered."""
         with self.streams.opened(context) as stream:
             for request in requests:
@@ -48,29 +49,30 @@ class BatchCalls:
                 yield self._answered(request)
                 stream.finish()
 
-    def _answered(self, request: pb.AppendRequest) -> pb.AppendResponse:
+    def _answered(self, packed: PackedAppend) -> pb.AppendResponse:
         try:
-            return self._append(request)
+            return self._append(packed)
         except OttlaError as error:
             self._metrics.failed("Append", error)
-            return pb.AppendResponse(request=request.request, error=encode_error(error))
+            return pb.AppendResponse(request=packed.request.request, error=encode_error(error))
 
-    def _append(self, request: pb.AppendRequest) -> pb.AppendResponse:
+    def _append(self, packed: PackedAppend) -> pb.AppendResponse:
         start = time.perf_counter()
+        request, size = packed.request, packed.batches.size
         handle = self._handles.of(request.topic, request.topic_id)
-        with self._budget.holding(len(request.batches)):
-            batches = list(Batch.parse_all(request.batches))
+        with self._budget.holding(size):
+            batches = list(Batch.parse_all(packed.batches))
             for batch in batches:
                 batch.columns()  # what a client packed wrongly must not get into the log
             appended = handle.append(request.partition, batches, expected_next=request.expected_next or None)
         messages = sum(batch.count for batch in batches)
-        self._metrics.appended(request.topic, messages, len(request.batches), time.perf_counter() - start)
+        self._metrics.appended(request.topic, messages, size, time.perf_counter() - start)
         return pb.AppendResponse(
             request=request.request,
             appended=[pb.Appended(first=one.first, count=one.count, duplicate=one.duplicate) for one in appended],
         )
 
-    def fetch(self, request: pb.FetchRequest, context: _Context) -> pb.FetchResponse:
+    def fetch(self, request: pb.FetchRequest, context: _Context) -> bytes:
         store = self._handles.partition(request)
         size = _read_bytes(request.max_bytes)
         batches = store.read(getattr(request, "from"), size)
@@ -79,7 +81,7 @@ class BatchCalls:
             batches = store.read(getattr(request, "from"), size)
         return self._answer(request, store.bounds(), batches)
 
-    def read(self, request: pb.ReadRequest, context: _Context) -> Iterator[pb.FetchResponse]:
+    def read(self, request: pb.ReadRequest, context: _Context) -> Iterator[bytes]:
         store = self._handles.partition(request)
         size = _read_bytes(request.max_bytes)
         position = getattr(request, "from")
@@ -127,10 +129,10 @@ class BatchCalls:
         )
         return _encode_bounds(bounds)
 
-    def _answer(self, request: Names, bounds: Bounds, batches: list[Batch]) -> pb.FetchResponse:
-        data = b"".join(part for batch in batches for part in batch.parts())
-        self._metrics.read(request.topic, len(data))
-        return pb.FetchResponse(batches=data, bounds=_encode_bounds(bounds))
+    def _answer(self, request: Names, bounds: Bounds, batches: list[Batch]) -> bytes:
+        size = sum(batch.size for batch in batches)
+        self._metrics.read(request.topic, size)
+        return encode_fetch(bounds, [part for batch in batches for part in batch.parts()], size)
 
 
 def _encode_bounds(bounds: Bounds) -> pb.Bounds:

@@ -8,17 +8,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-import pyarrow as pa
-
+from ottla.protocol.packed import Part
 from ottla.storage.remote import frames
 from ottla.storage.remote.hpack import BadHeaders, decode_headers
 from ottla.storage.remote.relay import Relay
 from ottla.storage.remote.stream import Lost, Stream, message_head
 from ottla.storage.remote.wire import Wire
-
-Part: TypeAlias = "bytes | memoryview | pa.Buffer"
 
 _BUFFER_BYTES: Final = 2**16
 _RENEW: Final = 2**30

@@ -7,14 +7,14 @@ the server, and so sees what was acknowledged before it began.
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
 
 from ottla.batch import Batch
-from ottla.errors import CorruptBatch, OttlaError
+from ottla.errors import OttlaError
 from ottla.model import Bounds
+from ottla.protocol.packed import parse_fetch
 from ottla.storage.disk import forks
 from ottla.storage.remote.calls import Calls, Underway
 from ottla.storage.remote.stream import Lost
@@ -25,10 +25,6 @@ _FRESH_S: Final = 1.0
 """How old a piece that was read ahead may be: retention or deletion may have come since."""
 WAIT_MARGIN_S: Final = 5.0
 """How much longer than it was told a waiting call may take to be answered."""
-_BATCHES: Final = pb.FetchResponse.DESCRIPTOR.fields_by_name["batches"].number
-_BOUNDS: Final = pb.FetchResponse.DESCRIPTOR.fields_by_name["bounds"].number
-_VARINT, _EIGHT_BYTES, _COUNTED, _FOUR_BYTES = 0, 1, 2, 5
-"""How the fields of a message may be encoded."""
 
 
 class _Piece:
@@ -75,7 +71,7 @@ class Reading:
             reads_on = start == self._ended
         batches, bounds = self._arrived(ahead, start)
         if not batches:
-            batches, bounds = parse_fetched(self._fetched(start, size))
+            batches, bounds = _parsed(self._fetched(start, size))
         batches = batches[: _fitting(batches, max_bytes)]
         end = self._ended = batches[-1].next_number if batches else start
         if reads_on and end < bounds.next:
@@ -86,7 +82,7 @@ class Reading:
         """Wait for a message at or above *number*, and keep it for the read that follows; False if none came."""
         deadline = time.monotonic() + seconds + WAIT_MARGIN_S
         answer = self._fetched(number, PIECE_BYTES, wait_ms=round(seconds * 1000), deadline=deadline)
-        batches, _ = parse_fetched(answer)
+        batches, _ = _parsed(answer)
         if batches:
             self._keep(_Piece(number, None, answer))
         return bool(batches)
@@ -115,7 +111,7 @@ class Reading:
             except (OttlaError, Lost):  # asked again, it will be told again
                 return nothing
         assert ahead.answer is not None
-        return parse_fetched(ahead.answer)
+        return _parsed(ahead.answer)
 
     def _request(self, start: int, size: int, wait_ms: int = 0) -> pb.FetchRequest:
         fields = self._names | {"from": start, "max_bytes": size, "wait_ms": wait_ms}
@@ -135,52 +131,9 @@ class Reading:
         self._keep(piece)
 
 
-def parse_fetched(answer: pa.Buffer) -> tuple[list[Batch], Bounds]:
-    """The batches in the bytes of a `FetchResponse`, not copied, and the partition's bounds."""
-    batches: list[Batch] = []
-    bounds = Bounds(0, 0)
-    for field, content in _fields(answer):
-        if field == _BATCHES:
-            batches += Batch.parse_all(content)
-        elif field == _BOUNDS:
-            sent = pb.Bounds.FromString(content.to_pybytes())
-            bounds = Bounds(sent.first, sent.next)
-    return batches, bounds
-
-
-def _fields(message: pa.Buffer) -> Iterator[tuple[int, pa.Buffer]]:
-    """The fields that are counted bytes, by their numbers; a newer server may send others beside them."""
-    data = memoryview(message)
-    at = 0
-    try:
-        while at < len(data):
-            tag, at = _varint(data, at)
-            kind = tag & 7
-            if kind == _COUNTED:
-                size, at = _varint(data, at)
-                if size > len(data) - at:
-                    raise CorruptBatch("an answer of the server ends early")
-                yield tag >> 3, message.slice(at, size)
-                at += size
-            elif kind == _VARINT:
-                _, at = _varint(data, at)
-            elif kind in {_EIGHT_BYTES, _FOUR_BYTES}:
-                at += 8 if kind == _EIGHT_BYTES else 4
-            else:
-                raise CorruptBatch("an answer of the server cannot be read")
-    except IndexError:
-        raise CorruptBatch("an answer of the server ends early") from None
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return number, at
-        shift += 7
+def _parsed(answer: pa.Buffer) -> tuple[list[Batch], Bounds]:
+    fetched = parse_fetch(answer)
+    return list(Batch.parse_all(fetched.batches)), fetched.bounds
 
 
 def _fitting(batches: list[Batch], max_bytes: int) -> int:

@@ -14,12 +14,13 @@ from ottla.batch import Batch
 from ottla.errors import Closed, OttlaError, ServerBusy, ServerUnavailable, StorageError, Uncertain
 from ottla.model import Appended
 from ottla.protocol.errors import decode_error
+from ottla.protocol.packed import Part, encode_append
 from ottla.storage.disk import forks
 from ottla.storage.producers import REMEMBERED_BATCHES
 from ottla.storage.remote.answers import check_answer, not_gone
 from ottla.storage.remote.calls import Calls, head_of
 from ottla.storage.remote.channel import Channel
-from ottla.storage.remote.connection import Connection, Part
+from ottla.storage.remote.connection import Connection
 from ottla.storage.remote.stream import Lost, Stream
 from ottla.v1 import log_pb2 as pb
 
@@ -27,7 +28,6 @@ _IDLE_S: Final = 5.0
 """A stream that was quiet for so long is not used again: the server may be about to end it."""
 _SAYS_NOTHING: Final = ServerBusy, ServerUnavailable, Closed, StorageError
 """Errors that say nothing about an earlier attempt, which may have been stored or may yet be."""
-_BATCHES_TAG: Final = bytes([pb.AppendRequest.DESCRIPTOR.fields_by_name["batches"].number << 3 | 2])
 
 
 class Sent:
@@ -67,7 +67,7 @@ class Upload:
         self._requests += 1
         request.request = self._requests
         sent = self._waiting[self._requests] = Sent(self, self._requests, size)
-        message = [request.SerializeToString() + _BATCHES_TAG + _varint(size), *batches]
+        message = encode_append(request, batches, size)
         try:
             if self.stream is None:
                 head = head_of(self.channel, "Append", None)
@@ -182,12 +182,3 @@ def appended_of(answer: pb.AppendResponse) -> list[Appended]:
 def is_repeatable(batches: Sequence[Batch]) -> bool:
     """Whether the log recognises each of the batches when they come again."""
     return len(batches) <= REMEMBERED_BATCHES and all(batch.header.has_producer for batch in batches)
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:  # noqa: PLR2004  (7 bits a byte)
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
