@@ -123,6 +123,7 @@ class _Mender:
         piece, files, folder = finding.piece, self._files, self._partition.folder
         spans = finding.good if saved is not None else []
         source = piece._replace(path=Path(saved or ""))
+        kept = None if saved is None else str(source.path.relative_to(self._engine.root.path))
         in_place = [span for span in spans if piece.kind == "log" and span.first == piece.first]
         for span in reversed(spans):
             if span not in in_place:
@@ -130,7 +131,7 @@ class _Mender:
         for position, reason, lost in finding.bad:
             if lost is not None:
                 gap = range_path(folder, lost.start, lost.stop, "gap")
-                why = {"file": piece.path.name, "position": position, "reason": reason, "set_aside": saved}
+                why = {"file": piece.path.name, "position": position, "reason": reason, "set_aside": kept}
                 files.replace(gap, json.dumps(why, indent=2).encode())
         files.sync_folder(folder)
         for span in in_place:
