@@ -4,18 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import grpc
-from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from ottla.minikafka import minikafka_pb2
-from ottla.protocol.packed import parse_append
 from ottla.v1 import log_pb2
 
 LOG_SERVICE: ServiceDescriptor = log_pb2.DESCRIPTOR.services_by_name["Log"]
 MINIKAFKA_SERVICE: ServiceDescriptor = minikafka_pb2.DESCRIPTOR.services_by_name["MiniKafka"]
-
-_APPEND = log_pb2.AppendRequest.DESCRIPTOR.full_name
-_FETCH = log_pb2.FetchResponse.DESCRIPTOR.full_name
 
 
 class Stub:
@@ -36,11 +32,15 @@ class Stub:
 
 
 def handlers(
-    service: ServiceDescriptor, behaviours: Mapping[str, Callable[..., Any]]
+    service: ServiceDescriptor,
+    behaviours: Mapping[str, Callable[..., Any]],
+    *,
+    parsers: Mapping[str, Callable[[bytes], Any]] | None = None,
+    serializers: Mapping[str, Callable[[Any], bytes]] | None = None,
 ) -> "grpc.GenericRpcHandler[Any, Any]":
     """A handler for every method of a service; each must have its behaviour.
 
-    Those that append get `PackedAppend`, those that fetch return what `encode_fetch` makes.
+    *parsers* and *serializers*, by method, take the place of the generated code's.
     """
     missing = {method.name for method in service.methods} - behaviours.keys()
     if missing:
@@ -50,18 +50,12 @@ def handlers(
         make = getattr(grpc, f"{_kind(method)}_rpc_method_handler")
         made[method.name] = make(
             behaviours[method.name],
-            request_deserializer=_parser(method.input_type),
-            response_serializer=_serializer(method.output_type),
+            request_deserializer=(parsers or {}).get(method.name, GetMessageClass(method.input_type).FromString),
+            response_serializer=(serializers or {}).get(
+                method.name, GetMessageClass(method.output_type).SerializeToString
+            ),
         )
     return grpc.method_handlers_generic_handler(service.full_name, made)
-
-
-def _parser(kind: Descriptor) -> Callable[[bytes], Any]:
-    return parse_append if kind.full_name == _APPEND else GetMessageClass(kind).FromString
-
-
-def _serializer(kind: Descriptor) -> Callable[[Any], bytes]:
-    return bytes if kind.full_name == _FETCH else GetMessageClass(kind).SerializeToString
 
 
 def _kind(method: MethodDescriptor) -> str:

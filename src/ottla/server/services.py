@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from ottla.client.log import Log
 from ottla.clock import SystemClock
 from ottla.minikafka import minikafka_pb2
+from ottla.protocol.packed import parse_append
 from ottla.protocol.services import LOG_SERVICE, MINIKAFKA_SERVICE, handlers
 from ottla.server.batches import BatchCalls
 from ottla.server.budget import Budget
@@ -25,6 +26,9 @@ from ottla.server.topics import TopicCalls
 
 _HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 _REFLECTION = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
+_PARSERS = {"Append": parse_append}
+_SERIALIZERS = {"Fetch": bytes, "Read": bytes}
+"""What carries batches is encoded without the generated code, which copies them."""
 _SERVED = LOG_SERVICE.full_name, MINIKAFKA_SERVICE.full_name
 
 
@@ -46,13 +50,14 @@ class Services:
 
     def handlers(self, pools: Pools) -> "list[grpc.GenericRpcHandler[Any, Any]]":
         """One for each service, behind the limits of the pools."""
-        services = {
-            LOG_SERVICE: self._quick(pools) | self._held(pools),
+        log = handlers(LOG_SERVICE, self._quick(pools) | self._held(pools), parsers=_PARSERS, serializers=_SERIALIZERS)
+        others = {
             MINIKAFKA_SERVICE: self._original(pools),
             _HEALTH: {"Check": self._health.Check, "List": self._health.List, "Watch": self._watch()},
             _REFLECTION: {"ServerReflectionInfo": self._reflection(pools)},
         }
-        return [Admission(handlers(service, calls), pools, self._metrics) for service, calls in services.items()]
+        made = [log, *(handlers(service, calls) for service, calls in others.items())]
+        return [Admission(handler, pools, self._metrics) for handler in made]
 
     def _quick(self, pools: Pools) -> dict[str, Behaviour]:
         """What is answered at once."""
