@@ -4,6 +4,7 @@ Durations are words such as `500ms`, `10s`, `5m`, `2h`, `7d` or `forever`; sizes
 `64KiB` or `1GB`. Every check raises `InvalidValue` with the value, the rule and the way out.
 """
 
+import math
 import re
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -89,6 +90,15 @@ def check_number(value: object, what: str, *, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= index(value) < 2**63:
         raise InvalidValue(what, value, f"it must be a whole number of at least {least}")
     return index(value)
+
+
+def check_timeout(value: float | None) -> float:
+    """Seconds; infinitely many for `None`."""
+    if value is None:
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidValue("timeout", value, "give seconds, at least 0, or None to wait for ever")
+    return float(value) if value < 2**53 else math.inf  # also for a whole number that no float can be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

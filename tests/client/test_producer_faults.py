@@ -1,6 +1,8 @@
 """The producer when storage fails: exactly once, in order, bounded, and never silent (row W5)."""
 
+import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from ottla.batch import Batch, Messages
 from ottla.client.producer import Producer
 from ottla.clock import ManualClock
 from ottla.errors import (
+    InvalidValue,
     MessageTooLarge,
     ProducerFenced,
     SendTimeout,
@@ -522,3 +525,73 @@ def _nothing_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     assert {thread for thread in set(threading.enumerate()) - before if thread.is_alive()} == set()
+
+
+# Odd places
+
+
+def test_a_callback_may_wait_for_a_message_whose_append_is_being_repeated() -> None:
+    """The callback runs in the thread that would repeat it."""
+    topic = new_topic(partitions=2)
+    landed, called = [], threading.Event()
+
+    def wait_for_the_other(_: "SendFuture") -> None:
+        landed.append(repeated.result().number)
+        called.set()
+
+    with producer_of(topic) as producer:
+        topic.gate.clear()
+        topic.faults += ["lost request", None, "lost request", "lost request"]
+        repeated = producer.send(b"b", partition=1)
+        repeated._pending.lane.hurry()
+        producer.send(b"a", partition=0).add_done_callback(wait_for_the_other)
+        producer._sender_now().hurry(producer._outbox.lanes[0])
+        topic.gate.set()
+        assert called.wait(30)
+    assert landed == [1]
+
+
+def test_a_callback_that_exits_does_not_end_sending(topic: Faulty) -> None:
+    with producer_of(topic, linger_ms=0) as producer:
+        first = producer.send(b"a")
+        first.add_done_callback(lambda _: sys.exit())
+        stored = threading.Event()
+        while not first.done():
+            time.sleep(0.001)
+        producer.send(b"b").add_done_callback(lambda _: stored.set())
+        assert stored.wait(30)
+    assert topic.values() == [b"a", b"b"]
+
+
+def test_closing_again_after_a_timeout_waits_for_what_is_left(topic: Faulty) -> None:
+    topic.gate.clear()
+    producer = producer_of(topic)
+    future = producer.send(b"a")
+    with pytest.raises(TimeoutError):
+        producer.close(timeout=0)
+    topic.gate.set()
+    producer.close()
+    assert future.done()
+
+
+def test_stored_messages_are_let_go_while_others_linger_and_futures_are_kept() -> None:
+    topic = new_topic(partitions=2)
+    with producer_of(topic, max_batch_bytes=1000) as producer:
+        producer.send(b"lingers", partition=0)
+        futures = [producer.send(bytes(1000), partition=1) for _ in range(50)]
+        many = producer.send_many([bytes(1000)] * 50, partition=1)
+        many.result()
+        assert all(not future._pending.values for future in futures)  # type: ignore[attr-defined]
+        assert all(not part.pending.parts for part in many._parts)  # type: ignore[attr-defined]
+        assert len(producer._outbox._lingering) == 1
+        assert [future.result().number for future in futures] == list(range(1, 51))
+
+
+@pytest.mark.parametrize("timeout", [-1, "1s", float("nan"), True])
+def test_a_timeout_that_is_none_is_refused_with_nothing_changed(topic: Faulty, timeout: Any) -> None:
+    with producer_of(topic) as producer:
+        future = producer.send(b"a")
+        for wait in (producer.flush, producer.close, future.result, producer.send_many([b"b"]).exception):
+            with pytest.raises(InvalidValue, match=r"timeout .* is not valid: give seconds, at least 0"):
+                wait(timeout)
+        assert future.result(10**400).number == 1

@@ -100,6 +100,32 @@ def test_a_forked_child_sends_only_its_own_messages_and_the_parent_its_own() -> 
     ]
 
 
+def test_what_was_sent_together_is_the_parents_too() -> None:
+    assert printed(
+        """
+        from ottla.settings import TopicSettings
+        os.write = lambda *_: None
+        many = Topic(name="many", id="1" * 32, created_ms=0, settings=TopicSettings(partitions=4))
+        topic = Printing(engine, engine.create_topic(many))
+        p = producer()
+        future = p.send_many([b"of the parent"] * 8)
+        while p._outbox.sleeping_until < 0:
+            time.sleep(0.001)
+        child = os.fork()
+        if not child:
+            try:
+                future.result()
+            except Closed as error:
+                os._exit(0 if "parent process" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(future.result()) == 4
+        print("well")
+        """
+    ) == ["well"]
+
+
 def test_a_child_of_multiprocessing_sends_what_it_took() -> None:
     assert printed(
         """

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ottla.client.pending import Failure, Pending
 from ottla.model import Landed, LandedRange
+from ottla.settings import check_timeout
 
 _logger = logging.getLogger("ottla.producer")
 
@@ -86,13 +87,12 @@ class SendManyFuture:
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The first error that kept messages out, `None` once all have landed."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = time.monotonic() + check_timeout(timeout)
         for part in self._parts[1:]:  # the background thread helps with these
             part.pending.lane.hurry()
         failure = None
         for part in self._parts:
-            left = None if deadline is None else max(deadline - time.monotonic(), 0)
-            outcome = part.pending.lane.wait(part.pending, left)
+            outcome = part.pending.lane.wait(part.pending, max(deadline - time.monotonic(), 0))
             if isinstance(outcome, Failure):
                 outcome.reported = True
                 failure = failure or outcome
@@ -142,5 +142,5 @@ def _adjoin(before: LandedRange, after: LandedRange) -> bool:
 def _call(callback: Callable[[Any], object], future: object) -> None:
     try:
         callback(future)
-    except Exception:
+    except (Exception, SystemExit):  # which would end the thread that sends, in silence
         _logger.exception("a callback of %r raised an error", future)

@@ -8,7 +8,7 @@ It does no I/O and starts no thread. Every method is called with `lock` held.
 import math
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,8 @@ class Outbox:
         self._failures: deque[Failure] = deque()
         self._linger_s = linger_s
         self._max_batch_bytes = min(max_batch_bytes, max_buffer_bytes)
-        self._lingering: deque[Pending] = deque()
+        self._lingering: OrderedDict[Lane, Pending] = OrderedDict()
+        """What is open, the oldest first; nothing else, so that it keeps no messages that are stored."""
         self._ready: deque[Lane] = deque()
 
     def open_rows(self, lane: Lane, size: int) -> Rows:
@@ -138,19 +139,16 @@ class Outbox:
         return first
 
     def _linger(self, lane: Lane, pending: Pending) -> None:
-        lane.open = pending
-        while self._lingering and self._lingering[0].sealed:
-            self._lingering.popleft()
-        self._lingering.append(pending)
+        lane.open = self._lingering[lane] = pending
         if pending.due < self.sleeping_until:
             self._wake()
 
     def seal(self, lane: Lane) -> None:
         """Let the lane's open batch go."""
         if lane.open is not None:
-            lane.open.sealed = True
             lane.queue.append(lane.open)
             lane.open = None
+            del self._lingering[lane]
             self.announce(lane)
 
     def seal_all(self) -> None:
@@ -172,10 +170,8 @@ class Outbox:
     def claim(self) -> Lane | None:
         """A lane that has something to send, now the caller's; `None` if there is none."""
         now = time.monotonic()
-        while self._lingering and (self._lingering[0].sealed or self._lingering[0].due <= now):
-            lingered = self._lingering.popleft()
-            if not lingered.sealed:
-                self.seal(lingered.lane)
+        while (oldest := self._oldest()) is not None and oldest.due <= now:
+            self.seal(oldest.lane)
         for _ in range(len(self._ready)):
             lane = self._ready.popleft()
             lane.listed = False
@@ -190,11 +186,19 @@ class Outbox:
     def next_due(self) -> float:
         """When `claim` will have something again if nothing is added."""
         times = [lane.parcel.retry_at for lane in self._ready if lane.parcel is not None]
-        return min([*times, self._lingering[0].due if self._lingering else math.inf])
+        oldest = self._oldest()
+        return min([*times, math.inf if oldest is None else oldest.due])
 
-    def take(self, lane: Lane) -> list[Pending]:
-        """The next batches of a lane, as many as go in one append."""
-        return [lane.queue.popleft() for _ in range(min(len(lane.queue), MOST_BATCHES))]
+    def _oldest(self) -> Pending | None:
+        return next(iter(self._lingering.values()), None)
+
+    def take(self, lane: Lane, most: int = MOST_BATCHES, most_bytes: float = math.inf) -> list[Pending]:
+        """The next batches of a lane, as many as go in one append: at least one if there is any and *most* allows."""
+        taken: list[Pending] = []
+        while lane.queue and len(taken) < most and most_bytes > 0:
+            taken.append(lane.queue.popleft())
+            most_bytes -= taken[-1].size
+        return taken
 
     def free(self, lane: Lane) -> None:
         """Give a claimed lane back."""
@@ -227,12 +231,25 @@ class Outbox:
         failure = Failure(error)
         self._failures.append(failure)
         self.limit = -1
-        dropped = _dropped(lane, all_of_it=True)
+        dropped = self._drop(lane, all_of_it=True)
         if fatal:
             self._fatal = error
             for other in self.lanes:
-                dropped += _dropped(other, all_of_it=not other.busy)
+                dropped += self._drop(other, all_of_it=not other.busy)
         return [callback for pending in dropped for callback in self.settle(pending, failure)]
+
+    def _drop(self, lane: Lane, *, all_of_it: bool) -> list[Pending]:
+        """What a lane holds, taken out of it; what is being appended at this moment only if *all_of_it*."""
+        dropped = list(lane.queue)
+        lane.queue.clear()
+        if lane.open is not None:
+            dropped.append(lane.open)
+            lane.open = None
+            del self._lingering[lane]
+        if all_of_it and lane.parcel is not None:
+            dropped = lane.parcel.pendings + dropped
+            lane.parcel = None
+        return dropped
 
     def check(self) -> None:
         """Raise what the next call must say: an error that nobody saw, or that there is no next call."""
@@ -254,17 +271,3 @@ class Outbox:
             failure = self._failures.popleft()
             if not failure.reported:
                 raise failure.tell()
-
-
-def _dropped(lane: Lane, *, all_of_it: bool) -> list[Pending]:
-    """What a lane holds, taken out of it; what is being appended at this moment only if *all_of_it*."""
-    dropped = list(lane.queue)
-    lane.queue.clear()
-    if lane.open is not None:
-        lane.open.sealed = True
-        dropped.append(lane.open)
-        lane.open = None
-    if all_of_it and lane.parcel is not None:
-        dropped = lane.parcel.pendings + dropped
-        lane.parcel = None
-    return dropped

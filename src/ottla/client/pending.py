@@ -36,7 +36,7 @@ class Failure:
 class Pending:
     """What becomes one batch of one partition. *outcome* is the first message's number once it is stored."""
 
-    __slots__ = ("_callbacks", "_event", "capacity", "due", "lane", "outcome", "room", "sealed")
+    __slots__ = ("_callbacks", "_event", "capacity", "due", "lane", "outcome", "room")
 
     def __init__(self, lane: "Lane", capacity: int, due: float) -> None:
         self.lane = lane
@@ -45,7 +45,6 @@ class Pending:
         """Bytes that may still be added."""
         self.due = due
         """When it is sent even if there is room, in seconds of the monotonic clock."""
-        self.sealed = False
         self.outcome: int | Failure | None = None
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], None]] | None = None
@@ -57,6 +56,10 @@ class Pending:
 
     def columns(self, now_ms: int) -> Columns:
         """All of its messages, in the order in which they were added."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Let the messages go: futures stay, maybe for long."""
         raise NotImplementedError
 
     def event(self) -> threading.Event:
@@ -77,6 +80,7 @@ class Pending:
     def settle(self, outcome: int | Failure) -> list[Callable[[], None]]:
         """Say what became of it, wake who waits, and return what is to be called without the lock."""
         self.outcome = outcome
+        self.forget()
         if self._event is not None:
             self._event.set()
         callbacks, self._callbacks = self._callbacks or [], None
@@ -116,6 +120,9 @@ class Rows(Pending):
             timestamps=_times(times, now_ms) if times else None,
         )
 
+    def forget(self) -> None:
+        self.values, self.keys, self.cells, self.times = [], [], [], []
+
 
 class Chunks(Pending):
     """Columns that were sent as such; those added later have the same columns. Single messages find no room."""
@@ -146,6 +153,9 @@ class Chunks(Pending):
         return Columns(
             **{name: pa.concat_arrays([getattr(part, name) for part in self.parts]) for name in _shape(self.parts[0])}
         )
+
+    def forget(self) -> None:
+        self.parts = []
 
 
 def stored_bytes(columns: Columns) -> int:

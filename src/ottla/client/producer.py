@@ -39,7 +39,7 @@ from ottla.log.partitioners import (
 )
 from ottla.log.topics import TopicHandle
 from ottla.model import Headers, Record
-from ottla.settings import MAX_BATCH_BYTES, check_name, parse_duration, parse_size
+from ottla.settings import MAX_BATCH_BYTES, check_name, check_timeout, parse_duration, parse_size
 
 _REFRESH_S: Final = 1.0
 """How old the topic's settings may be: new partitions are used after this time."""
@@ -259,11 +259,12 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Take nothing more, send what was taken, and raise the first error that nobody has seen.
 
-        Harmless when repeated.
+        Harmless when repeated; after a `TimeoutError` or an interrupt it goes on waiting.
         """
+        check_timeout(timeout)
         with self._opening:
-            closed, self._closed = self._closed, True
-        if self._sender is not None and not closed:
+            self._closed = True
+        if self._sender is not None:
             self._sender.close(timeout)
             with self._outbox.lock:
                 self._outbox.raise_unreported()
@@ -314,7 +315,13 @@ class Producer:
             linger_s=self._linger_s, max_batch_bytes=self._max_batch_bytes, max_buffer_bytes=self._max_buffer_bytes
         )
         sender = Sender(
-            handle, outbox, identity, clock=self._clock, compression=self._compression, timeout_s=self._timeout_s
+            handle,
+            outbox,
+            identity,
+            clock=self._clock,
+            compression=self._compression,
+            timeout_s=self._timeout_s,
+            owner=self,
         )
         with outbox.lock:
             self._refresh(sender)

@@ -5,27 +5,44 @@ waits sends it in its own thread if nobody else is at that partition, because a 
 more than most appends. The background thread starts at the first message and ends when nothing comes for a while.
 """
 
+import contextlib
 import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 
-from ottla.batch import Compression, Stamp
+from ottla.batch import Batch, Compression, Stamp
 from ottla.client.identity import Identity
 from ottla.client.lifetime import finish_at_exit
-from ottla.client.outbox import Lane, Outbox
-from ottla.client.parcel import LONGEST_PAUSE_S, Parcel, is_fatal, is_forgotten, is_open, is_passing, loses_count
+from ottla.client.outbox import MOST_BATCHES, Lane, Outbox
+from ottla.client.parcel import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    Parcel,
+    is_fatal,
+    is_forgotten,
+    is_open,
+    is_passing,
+    loses_count,
+)
 from ottla.client.pending import Failure, Pending
 from ottla.clock import Clock
 from ottla.errors import Closed, SendTimeout, Uncertain
 from ottla.log.topics import TopicHandle
 from ottla.model import Appended
+from ottla.settings import check_timeout
+from ottla.storage import Pipelined, Underway
 
 _logger = logging.getLogger("ottla.producer")
 _INLINE_S = 1.0
 """Who waits shorter than this leaves the append to the background thread, so that the time is kept."""
 _IDLE_S = 10.0
+_APPEND_BYTES = 2**21
+"""Of one append while others are on their way: batches are added until it has so many."""
+_IN_A_ROW = 64
+"""Appends of one partition, before the others have their turn."""
 _JOIN_S = 1.0
 
 
@@ -41,6 +58,7 @@ class Sender:
         clock: Clock,
         compression: Compression,
         timeout_s: float,
+        owner: object = None,
     ) -> None:
         self.outbox = outbox
         self._handle = handle
@@ -48,6 +66,8 @@ class Sender:
         self._clock = clock
         self._compression = compression
         self._timeout_s = timeout_s
+        self._owner = owner
+        """Whoever a log closes in the end: it must not be garbage while the thread has something to send."""
         self._thread: threading.Thread | None = None
         self._abandoned = False
 
@@ -82,16 +102,17 @@ class Sender:
             self.outbox.lock.acquire()
 
     def hurry(self, lane: Lane) -> None:
+        self._check_parent()
         with self.outbox.lock:
             self.outbox.seal(lane)
 
     def wait(self, pending: Pending, timeout: float | None, *, inline: bool = True) -> int | Failure:
         """The outcome of a batch, which is sent at once, by this thread if *inline*; or `TimeoutError`."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        inline = inline and (timeout is None or timeout >= _INLINE_S)
+        wait_s = check_timeout(timeout)
+        deadline = time.monotonic() + wait_s
+        inline = inline and wait_s >= _INLINE_S
         while pending.outcome is None:
-            if self._abandoned:
-                raise Closed("future, of a message that the parent process sends,")
+            self._check_parent()
             with self.outbox.lock:
                 mine = inline and self._claim(pending.lane)
                 if pending.lane.open is pending:
@@ -101,9 +122,20 @@ class Sender:
                     self.start()
             if mine:
                 self._attempt(pending.lane)
-            elif not event.wait(None if timeout is None else max(deadline - time.monotonic(), 0)):
-                raise TimeoutError(f"the message was not stored within {timeout:g} s: it may still be; wait again")
+            elif not event.wait(self._patience(deadline)) and time.monotonic() >= deadline:
+                raise TimeoutError(f"the message was not stored within {wait_s:g} s: it may still be; wait again")
         return pending.outcome
+
+    def _patience(self, deadline: float) -> float | None:
+        """How long to wait before looking again."""
+        left = max(deadline - time.monotonic(), 0)
+        if threading.current_thread() is self._thread:  # in a callback: nobody else repeats an append that pauses
+            return min(left, FIRST_PAUSE_S)
+        return None if left > threading.TIMEOUT_MAX else left
+
+    def _check_parent(self) -> None:
+        if self._abandoned:
+            raise Closed("future, of a message that the parent process sends,")
 
     def _claim(self, lane: Lane) -> bool:
         """Take a lane for an append in this thread, unless another one has it or it pauses before a repetition."""
@@ -114,13 +146,13 @@ class Sender:
 
     def flush(self, timeout: float | None = None, *, inline: bool = True) -> None:
         """Wait until the outcome is known of everything that was taken before."""
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = time.monotonic() + check_timeout(timeout)
         with self.outbox.lock:
             last = [pending for lane in self.outbox.lanes if (pending := lane.last()) is not None]
             for pending in last[1:]:  # the background thread helps with these
                 self.outbox.seal(pending.lane)
         for pending in last:
-            self.wait(pending, None if timeout is None else max(deadline - time.monotonic(), 0), inline=inline)
+            self.wait(pending, max(deadline - time.monotonic(), 0), inline=inline)
 
     def close(self, timeout: float | None = None) -> None:
         """Take nothing more, and send what was taken."""
@@ -190,43 +222,109 @@ class Sender:
             callback()
 
     def _append(self, lane: Lane) -> list[Callable[[], None]]:
+        store = self._pipelined(lane)
+        callbacks: list[Callable[[], None]] = []
+        try:
+            callbacks += self._append_one(lane) if store is None else self._append_many(lane, store, callbacks)
+        except BaseException:  # an interrupt: this thread goes, the batch stays
+            if lane.parcel is not None:
+                what = f"a batch of {lane.topic}/{lane.partition}"
+                callbacks += self._failed(lane, lane.parcel, Uncertain(what, "the append was interrupted"))
+            for callback in callbacks:
+                callback()
+            raise
+        return callbacks
+
+    def _pipelined(self, lane: Lane) -> Pipelined | None:
+        """The partition, if it takes several appends at once and nothing is to be repeated first.
+
+        Only sequences keep those behind an append that is refused out of the log.
+        """
+        if self._identity is None or lane.parcel is not None or len(lane.queue) < 2:  # noqa: PLR2004  (several)
+            return None
+        try:
+            store = self._handle.partition(lane.partition)
+        except Exception:  # noqa: BLE001  (it comes again where it is reported)
+            return None
+        return store if isinstance(store, Pipelined) else None
+
+    def _append_one(self, lane: Lane) -> list[Callable[[], None]]:
+        """One append, and its outcome."""
         parcel = lane.parcel
         if parcel is None:
             with self.outbox.lock:
                 pendings = self.outbox.take(lane)
                 if not pendings:
                     return []
-                parcel = lane.parcel = Parcel(pendings, time.monotonic() + self._timeout_s)
+                parcel = lane.parcel = Parcel(pendings, self._deadline())
         try:
-            if not parcel.batches:
-                self._pack(lane, parcel)
+            self._pack(lane, parcel)
             appended = self._handle.append(lane.partition, parcel.batches)
         except Exception as error:  # noqa: BLE001  (whatever it is, it reaches the futures)
             return self._failed(lane, parcel, error)
-        except BaseException:  # an interrupt: this thread goes, the batch stays
-            what = f"a batch of {lane.topic}/{lane.partition}"
-            for callback in self._failed(lane, parcel, Uncertain(what, "the append was interrupted")):
-                callback()
-            raise
         return self._stored(lane, parcel, appended)
 
-    def _pack(self, lane: Lane, parcel: Parcel) -> None:
+    def _append_many(
+        self, lane: Lane, store: Pipelined, callbacks: list[Callable[[], None]]
+    ) -> list[Callable[[], None]]:
+        """Several appends, each sent while those before it are on their way. Together they are one parcel, so that what
+        is left of it after a failure is repeated together; it has no more batches than the log remembers.
+
+        What is stored adds to *callbacks*, and they must be called before more is sent.
+        """
+        underway: deque[Underway] = deque()
+        parcel = Parcel([], self._deadline())
+        failure: Exception | None = None
+        turns = _IN_A_ROW
+        while True:
+            if failure is None and not callbacks and turns and self._take_more(lane, parcel):
+                turns -= 1
+                try:
+                    underway.append(store.start(self._pack(lane, parcel)))
+                except Exception as error:  # noqa: BLE001  (whatever it is, it reaches the futures)
+                    failure = error  # unless one before it fails too
+            elif underway:
+                try:
+                    callbacks += self._stored(lane, parcel, underway.popleft().finish())
+                except Exception as error:  # noqa: BLE001  (likewise)
+                    failure = error
+                    _await(underway)
+                    break
+            else:
+                break
+        return [] if failure is None else self._failed(lane, parcel, failure)
+
+    def _take_more(self, lane: Lane, parcel: Parcel) -> bool:
+        with self.outbox.lock:
+            more = self.outbox.take(lane, MOST_BATCHES - len(parcel.pendings), _APPEND_BYTES)
+            parcel.pendings += more
+            lane.parcel = parcel if parcel.pendings else None
+        return bool(more)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+    def _pack(self, lane: Lane, parcel: Parcel) -> list[Batch]:
+        """Pack what is not packed yet, with the sequences that follow."""
+        done, count = len(parcel.batches), len(parcel.pendings)
         if self._identity is None:
-            stamps: Sequence[Stamp | None] = [None] * len(parcel.pendings)
+            stamps: Sequence[Stamp | None] = [None] * (count - done)
         else:
-            if lane.stale:
+            if lane.stale and not done:
                 lane.epoch = self._identity.renew(lane.epoch)
                 lane.sequence, lane.stale = 0, False
-            stamps = [Stamp(self._identity.id, lane.epoch, lane.sequence + i) for i in range(len(parcel.pendings))]
-        parcel.pack(self._clock.now_ms(), self._compression, stamps)
+            stamps = [Stamp(self._identity.id, lane.epoch, lane.sequence + i) for i in range(done, count)]
+        return parcel.pack(self._clock.now_ms(), self._compression, stamps)
 
     def _stored(self, lane: Lane, parcel: Parcel, appended: list[Appended]) -> list[Callable[[], None]]:
-        lane.sequence += len(parcel.batches)
+        """The first batches of the parcel are stored."""
+        lane.sequence += len(appended)
         with self.outbox.lock:
-            lane.parcel = None
+            pendings = parcel.settled(len(appended), self._deadline())
+            lane.parcel = parcel if parcel.pendings else None
             return [
                 callback
-                for pending, numbers in zip(parcel.pendings, appended, strict=True)
+                for pending, numbers in zip(pendings, appended, strict=True)
                 for callback in self.outbox.settle(pending, numbers.first)
             ]
 
@@ -246,3 +344,10 @@ class Sender:
         lane.stale = lane.stale or loses_count(parcel, error)
         with self.outbox.lock:
             return self.outbox.fail(lane, error, fatal=is_fatal(error))
+
+
+def _await(underway: Iterable[Underway]) -> None:
+    """Wait for appends behind one that failed: they are refused as out of sequence, or lost with it."""
+    for behind in underway:
+        with contextlib.suppress(Exception):
+            behind.finish()
