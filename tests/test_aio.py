@@ -11,6 +11,8 @@ import pytest
 import ottla
 import ottla.aio
 from ottla.client.log import Log
+from ottla.storage.contract import EngineOptions
+from ottla.storage.memory import MemoryEngine
 
 LONG = 30.0
 """Seconds that a test is willing to wait for what must come; never asserted."""
@@ -217,6 +219,46 @@ def test_iteration_ends_when_another_task_closes_the_consumer_or_nothing_comes()
         assert await counting == 0
 
     run(work)
+
+
+def test_iteration_ends_when_the_consumer_is_closed_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(log: ottla.aio.AsyncLog) -> None:
+        await log.append("deliveries", [b"1"])
+        consumer = await log.consumer("deliveries")
+        peek = ottla.Consumer.peek
+
+        def closed_first(self: ottla.Consumer, *args: Any, **options: Any) -> Any:
+            self.stop()
+            return peek(self, *args, **options)
+
+        monkeypatch.setattr(ottla.Consumer, "peek", closed_first)
+        assert [m async for m in consumer] == []
+
+    run(work)
+
+
+@pytest.mark.parametrize("closed_by", ["consumer", "log"])
+def test_an_error_in_the_block_stores_no_position_of_what_may_not_be_done(closed_by: str) -> None:
+    engine = MemoryEngine(EngineOptions())
+
+    async def fail(log: ottla.aio.AsyncLog) -> None:
+        if closed_by == "consumer":
+            async with log.consumer("deliveries", group="billing", auto_commit=True) as consumer:
+                await consumer.poll()
+                raise ZeroDivisionError
+        consumer = await log.consumer("deliveries", group="billing", auto_commit=True)
+        await consumer.poll()
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        async with ottla.aio.AsyncLog(Log(engine, "memory:")) as log:
+            await log.append("deliveries", [b"1"])
+            await fail(log)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(main())
+    engine._closed = False  # what is stored is still there, to be looked at
+    assert Log(engine, "memory:").committed("billing", "deliveries") == {}
 
 
 def test_positions_are_committed_and_resumed() -> None:

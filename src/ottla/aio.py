@@ -21,11 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from ottla.batch import Messages
-from ottla.client.consumer import Consumer, check_timeout
+from ottla.client.consumer import Consumer
 from ottla.client.log import Log, open_log
 from ottla.client.producer import Producer
 from ottla.errors import Closed
 from ottla.model import Landed, LandedRange, Message, Position, Topic
+from ottla.settings import check_timeout
 
 __all__ = ["AsyncConsumer", "AsyncLog", "AsyncProducer", "open"]
 
@@ -39,7 +40,7 @@ _WAIT_S = 0.5
 
 
 class _Closing(Protocol):
-    async def close(self) -> None: ...
+    async def __aexit__(self, *error: object) -> None: ...
 
 
 class Opening(Generic[C]):
@@ -55,8 +56,8 @@ class Opening(Generic[C]):
         self._opened = await self
         return self._opened
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._opened.close()
+    async def __aexit__(self, *error: object) -> None:
+        await self._opened.__aexit__(*error)
 
 
 class _Threaded:
@@ -165,7 +166,11 @@ class AsyncLog(_Threaded):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, error: object = None, *_: object) -> None:
+        if error is not None:
+            for opened in list(self._opened):
+                if isinstance(opened, AsyncConsumer):
+                    opened.failed()
         await self.close()
 
     def __repr__(self) -> str:
@@ -197,6 +202,7 @@ class AsyncProducer(_Threaded):
 
     async def close(self) -> None:
         """Take nothing more, and send what was taken."""
+        self._ended = True
         while self._handing_over is not None:
             await asyncio.wait([self._handing_over])
         try:
@@ -289,7 +295,10 @@ class AsyncConsumer(_Threaded):
     async def follow(self, idle_timeout: float | None = None) -> AsyncIterator[Message]:
         """Messages one by one, until the consumer is closed or nothing came for *idle_timeout* seconds."""
         while not self._consumer.closed:
-            messages, _ = await self._peek(check_timeout(idle_timeout), None, None)
+            try:
+                messages, _ = await self._peek(check_timeout(idle_timeout), None, None)
+            except Closed:
+                break  # on the way to the thread
             if not messages and idle_timeout is not None:
                 return
             for message in self._consumer.each(messages):
@@ -321,8 +330,14 @@ class AsyncConsumer(_Threaded):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, error: object = None, *_: object) -> None:
+        if error is not None:
+            self.failed()
         await self.close()
+
+    def failed(self) -> None:
+        """Store no position automatically any more: what was handed over last may not be done."""
+        self._consumer.stop(failed=True)
 
     async def _peek(
         self, wait_s: float, max_messages: int | None, max_bytes: int | str | None

@@ -616,6 +616,23 @@ class TestGroups:
 
 
 class TestClosing:
+    def test_iteration_ends_when_the_consumer_is_closed_on_the_way_to_a_look(self, bench: Bench) -> None:
+        consumer = bench.consumer()
+
+        class ClosedMeanwhile:
+            def __enter__(self) -> None:
+                consumer.stop()
+
+            def __exit__(self, *_: object) -> None: ...
+
+        consumer._lock = ClosedMeanwhile()  # type: ignore[assignment]
+        assert list(consumer) == []
+
+    def test_closing_asks_nothing_of_a_deleted_topic_if_there_is_nothing_to_store(self, bench: Bench) -> None:
+        consumer = bench.consumer(group="billing", auto_commit=True)
+        bench.engine.delete_topic(bench.handle.name)
+        consumer.close()
+
     def test_a_closed_consumer_says_so(self, bench: Bench) -> None:
         with bench.consumer(group="billing") as consumer:
             pass

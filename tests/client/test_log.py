@@ -1,5 +1,6 @@
 """The log that a URL opens: topics, appends, reads, trimming, groups and the end."""
 
+import gc
 import logging
 import os
 import threading
@@ -436,6 +437,34 @@ class TestTheEnd:
         with pytest.raises(ottla.Closed):
             log.topics()
 
+    def test_everything_is_closed_whatever_error_a_producer_has(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        log = ottla.open("memory:")
+        log.producer("deliveries", linger_ms=60_000).send(b"x")
+
+        def fail(*_: object, **__: object) -> None:
+            raise OSError("of an engine of another package")
+
+        monkeypatch.setattr(MemoryPartition, "append", fail)
+        with pytest.raises(OSError, match="another package"):
+            log.close()
+        with pytest.raises(ottla.Closed):
+            log.topics()
+
+    def test_an_error_in_the_block_stores_no_position_of_what_may_not_be_done(self) -> None:
+        engine = MemoryEngine(EngineOptions())
+
+        def fail() -> None:
+            with ottla.Log(engine, "memory:") as log:
+                log.append("deliveries", [b"x"])
+                consumer = log.consumer("deliveries", group="billing", auto_commit=True)
+                consumer.poll()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        engine._closed = False  # what is stored is still there, to be looked at
+        assert ottla.Log(engine, "memory:").committed("billing", "deliveries") == {}
+
     def test_a_log_opened_read_only_refuses_every_change(self) -> None:
         engine = MemoryEngine(EngineOptions())
         ottla.Log(engine, "memory:").append("deliveries", [b"x"])
@@ -539,3 +568,11 @@ def in_child(work: Callable[[], bool]) -> bool:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_closing_the_log_sends_what_a_dropped_producer_holds() -> None:
+    log = ottla.open("memory:")
+    future = log.producer("deliveries", linger_ms=600_000).send(b"a")
+    gc.collect()
+    log.close()
+    assert future.result().number == 1

@@ -22,7 +22,7 @@ from ottla.log.groups import Groups
 from ottla.log.starts import StartWords, locate, parse_start
 from ottla.log.topics import TopicHandle
 from ottla.model import Message, Position
-from ottla.settings import check_name, check_number, parse_size
+from ottla.settings import check_name, check_number, check_timeout, parse_size
 
 _LOGGER = logging.getLogger("ottla")
 _LOOK_AGAIN_S = 1.0
@@ -118,6 +118,7 @@ class Consumer:
         large; otherwise the result stays below the limits, give or take one batch.
         """
         with self._lock:
+            self._check_open()
             messages, positions = self._next(check_timeout(timeout), *self._limits(max_messages, max_bytes))
             self._take(positions)
             return messages, self.position
@@ -130,6 +131,7 @@ class Consumer:
         For those who cannot be sure to get them, such as a task that may be cancelled.
         """
         with self._lock:
+            self._check_open()
             messages, positions = self._next(check_timeout(timeout), *self._limits(max_messages, max_bytes))
             return messages, self._simple(self.positions | positions)
 
@@ -201,24 +203,30 @@ class Consumer:
             if auto_commit:
                 self._store_changes()
 
-    def stop(self) -> None:
-        """The beginning of `close`, for closing many at once: no new polls, and those that wait return soon."""
+    def stop(self, *, failed: bool = False) -> None:
+        """The beginning of `close`, for closing many at once: no new polls, and those that wait return soon.
+
+        After a failure nothing is stored automatically: what was handed over last may not be done.
+        """
+        if failed:
+            self._auto_commit = False
         self._closed = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is not None:
-            self._auto_commit = False  # what was handed over last may not be done
+        self.stop(failed=error is not None)
         self.close()
 
     def __repr__(self) -> str:
         return f"Consumer({self.topic!r}, position {self.position})"
 
     def _chunks(self, idle_timeout: float) -> Iterator[tuple[Messages, dict[int, int]]]:
-        while not self._closed:
+        while True:
             with self._lock:
+                if self._closed:  # maybe while this waited for the lock
+                    return
                 messages, positions = self._next(idle_timeout, self._max_messages, self._max_bytes)
             if messages:
                 yield messages, positions
@@ -227,7 +235,6 @@ class Consumer:
 
     def _next(self, timeout: float, max_messages: int, max_bytes: int) -> tuple[Messages, dict[int, int]]:
         """Wait for messages; the positions after them are returned and not yet taken."""
-        self._check_open()
         self._epoch += 1
         self._done = self.positions
         if self._auto_commit:
@@ -329,7 +336,8 @@ class Consumer:
 
     def _store_changes(self) -> None:
         """Only what moved: another consumer of the group may have stored the rest."""
-        self._store({p: number for p, number in self._done.items() if self._stored.get(p) != number})
+        if changes := {p: number for p, number in self._done.items() if self._stored.get(p) != number}:
+            self._store(changes)
 
     def _named_group(self) -> str:
         if self.group is None:
@@ -360,12 +368,3 @@ def _assigned(partition: int | None, partitions: Sequence[int] | None) -> tuple[
 def _limits(max_messages: int, max_bytes: int | str) -> tuple[int, int]:
     size = parse_size(max_bytes, "max_bytes")
     return check_number(max_messages, "max_messages"), 2**62 if size is None else size
-
-
-def check_timeout(value: float | None) -> float:
-    """Seconds; infinitely many for `None`."""
-    if value is None:
-        return math.inf
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidValue("timeout", value, "give seconds, at least 0, or None to wait for ever")
-    return float(value)

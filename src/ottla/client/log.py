@@ -18,7 +18,7 @@ from ottla.client.consumer import Consumer, Starts
 from ottla.client.intake import Many, columns_of
 from ottla.client.producer import Producer
 from ottla.clock import Clock, SystemClock
-from ottla.errors import InvalidValue, OttlaError
+from ottla.errors import InvalidValue
 from ottla.log.catalog import Catalog, TopicDescription
 from ottla.log.groups import GroupPositions, Groups
 from ottla.log.retention import Culler
@@ -299,7 +299,7 @@ class Log:
         Harmless when repeated. Raises the first error, after everything is closed.
         """
         with self._closing:
-            errors: list[OttlaError] = []
+            errors: list[Exception] = []
             consumers = list(self._consumers)
             for consumer in consumers:
                 consumer.stop()  # all at once, so that those who wait return at the same time
@@ -307,7 +307,7 @@ class Log:
             for opened in closing:
                 try:
                     opened.close()
-                except OttlaError as error:
+                except Exception as error:  # noqa: BLE001  (the others are closed all the same)
                     errors.append(error)
             self._culler.stop()
             self.engine.close()
@@ -317,7 +317,10 @@ class Log:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is not None:
+            for consumer in list(self._consumers):
+                consumer.stop(failed=True)
         self.close()
 
     def __repr__(self) -> str:
