@@ -5,7 +5,6 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from operator import attrgetter
 
 from ottla.batch import Batch
@@ -70,7 +69,8 @@ class MemoryPartition:
             at = bisect.bisect_right(self._batches, start, key=attrgetter("next_number"))
             found = self._batches[at : at + 1]
             size = sum(batch.size for batch in found)
-            for batch in islice(self._batches, at + 1, None):
+            while at + len(found) < len(self._batches):
+                batch = self._batches[at + len(found)]
                 size += batch.size
                 if size > max_bytes:
                     break
