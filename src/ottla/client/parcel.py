@@ -21,7 +21,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 class Parcel:
-    """What is appended in one call, again and again with the same stamps while its outcome is not known."""
+    """What is on its way, and sent again and again with the same stamps while its outcome is not known."""
 
     __slots__ = ("_pause_s", "batches", "deadline", "pendings", "retry_at", "uncertain")
 
@@ -33,11 +33,21 @@ class Parcel:
         self.uncertain: Uncertain | None = None
         self._pause_s = FIRST_PAUSE_S
 
-    def pack(self, now_ms: int, compression: Compression, stamps: Sequence[Stamp | None]) -> None:
-        self.batches = [
+    def pack(self, now_ms: int, compression: Compression, stamps: Sequence[Stamp | None]) -> list[Batch]:
+        """Pack what is not packed yet; returns just that."""
+        new = [
             Batch.pack(pending.columns(now_ms), compression=compression, stamp=stamp)
-            for pending, stamp in zip(self.pendings, stamps, strict=True)
+            for pending, stamp in zip(self.pendings[len(self.batches) :], stamps, strict=True)
         ]
+        self.batches += new
+        return new
+
+    def settled(self, count: int, deadline: float) -> list[Pending]:
+        """The first so many are stored; those after them have until *deadline*. Called with the lock held."""
+        done = self.pendings[:count]
+        del self.pendings[:count], self.batches[:count]
+        self.deadline = deadline
+        return done
 
     def postpone(self, now: float, error: BaseException) -> None:
         """Try again after a pause, each longer than the one before, and as long as a busy server asks for."""

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from ottla.batch import Batch, Messages
 from ottla.errors import MessagesLost
 from ottla.log.topics import TopicHandle
+from ottla.model import Bounds
+from ottla.storage import Fetching
 
 
 class Gap(NamedTuple):
@@ -39,20 +41,37 @@ class PartitionReader:
 
     def read(self, max_messages: int, max_bytes: int) -> tuple[Messages, int]:
         """Messages from the position on and their bytes; none at the tail; or `MessagesLost` if the next is gone."""
-        bounds = self.store.bounds()
-        if self.position < bounds.first:
-            raise MessagesLost(self.topic, self.partition, self.position, bounds.first)
-        if self.position >= bounds.next:
+        if isinstance(self.store, Fetching):
+            there = self._holds(self.position) or self._fetch(self.store, max_bytes)
+        else:
+            there = self._is_there(self.store.bounds())
+            if there and not self._holds(self.position):
+                self._ahead = unbroken(self.store.read(self.position, max_bytes))
+                self._check_still_there()
+        if not there:
             self._ahead = []
             return Messages(self.topic), 0
-        if not self._holds(self.position):
-            self._ahead = unbroken(self.store.read(self.position, max_bytes))
-            self._check_still_there()
         batches, size = _within(self._ahead, max_bytes)
         messages = Messages.of(self.topic, self.partition, batches, self.position, max_messages)
         after = self.position + len(messages)
         self._ahead = [batch for batch in self._ahead if batch.next_number > after]
         return messages, size
+
+    def _fetch(self, store: Fetching, max_bytes: int) -> bool:
+        """Read from the position on; False at the tail."""
+        found, bounds = store.fetch(self.position, max_bytes)
+        self._ahead = unbroken(found)
+        there = self._is_there(bounds)
+        if there:
+            self._check_still_there()
+        return there
+
+    def _is_there(self, bounds: Bounds) -> bool:
+        """Whether there is a message at the position; False at the tail; or `MessagesLost` if it is gone."""
+        if self.position < bounds.first:
+            self._ahead = []
+            raise MessagesLost(self.topic, self.partition, self.position, bounds.first)
+        return self.position < bounds.next
 
     @property
     def bytes_ahead(self) -> int:

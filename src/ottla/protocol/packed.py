@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from ottla.batch.header import ALIGNMENT
 from ottla.errors import CorruptBatch
 from ottla.model import Bounds
 from ottla.v1 import log_pb2 as pb
@@ -16,6 +17,7 @@ from ottla.v1 import log_pb2 as pb
 Part: TypeAlias = "bytes | memoryview | pa.Buffer"
 
 _APPENDED: Final = pb.AppendRequest.DESCRIPTOR.fields_by_name["batches"].number
+_PADDING: Final = pb.AppendRequest.DESCRIPTOR.fields_by_name["padding"].number
 _FETCHED: Final = pb.FetchResponse.DESCRIPTOR.fields_by_name["batches"].number
 _VARINT, _EIGHT_BYTES, _COUNTED, _FOUR_BYTES = 0, 1, 2, 5
 """How the fields of a message may be encoded."""
@@ -36,8 +38,11 @@ class PackedFetch(NamedTuple):
 
 
 def encode_append(request: pb.AppendRequest, batches: Sequence[Part], size: int) -> list[Part]:
-    """The request in parts; the batches are *size* bytes together."""
-    return [request.SerializeToString() + _head(_APPENDED, size), *batches]
+    """The request in parts; the batches are *size* bytes together. They begin where no server need move them."""
+    head = _head(_APPENDED, size)
+    request.padding = bytes(-(request.ByteSize() + _PADDING_HEAD + len(head)) % ALIGNMENT)
+    padding = b"" if request.padding else _EMPTY_PADDING
+    return [request.SerializeToString() + padding + head, *batches]
 
 
 def parse_append(data: bytes) -> PackedAppend:
@@ -55,6 +60,24 @@ def parse_fetch(data: pa.Buffer) -> PackedFetch:
     rest, batches = _apart(data, _FETCHED)
     bounds = pb.FetchResponse.FromString(rest).bounds
     return PackedFetch(Bounds(bounds.first, bounds.next), batches)
+
+
+def _head(number: int, size: int) -> bytes:
+    """What comes before the bytes of a field."""
+    return _varint(number << 3 | _COUNTED) + _varint(size)
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:  # noqa: PLR2004  (7 bits a byte)
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+_EMPTY_PADDING: Final = _head(_PADDING, 0)
+_PADDING_HEAD: Final = len(_EMPTY_PADDING)
 
 
 def _apart(message: pa.Buffer, number: int) -> tuple[bytes, pa.Buffer]:
@@ -92,16 +115,6 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
         if at > len(data):
             raise CorruptBatch("a message ends early")
         yield tag >> 3, start, content, at
-
-
-def _head(number: int, size: int) -> bytes:
-    """What comes before the bytes of a field."""
-    head = bytearray([number << 3 | _COUNTED])
-    while size > 0x7F:  # noqa: PLR2004  (7 bits a byte)
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    head.append(size)
-    return bytes(head)
 
 
 def _parse_varint(data: memoryview, at: int) -> tuple[int, int]:

@@ -75,20 +75,21 @@ class BatchCalls:
     def fetch(self, request: pb.FetchRequest, context: _Context) -> bytes:
         store = self._handles.partition(request)
         size = _read_bytes(request.max_bytes)
-        batches = store.read(getattr(request, "from"), size)
+        position = getattr(request, "from")
+        bounds, batches = _read(store, position, size)
         if not batches and request.wait_ms:
-            self.held({store: getattr(request, "from")}, request.wait_ms / 1000, context)
-            batches = store.read(getattr(request, "from"), size)
-        return self._answer(request, store.bounds(), batches)
+            self.held({store: position}, request.wait_ms / 1000, context)
+            bounds, batches = _read(store, position, size)
+        return self._answer(request, bounds, batches)
 
     def read(self, request: pb.ReadRequest, context: _Context) -> Iterator[bytes]:
         store = self._handles.partition(request)
         size = _read_bytes(request.max_bytes)
         position = getattr(request, "from")
         while context.is_active() and not self._stopping.is_set():
-            batches = store.read(position, size)
+            bounds, batches = _read(store, position, size)
             if batches:
-                yield self._answer(request, store.bounds(), batches)
+                yield self._answer(request, bounds, batches)
                 position = batches[-1].next_number
             elif request.follow:
                 self._log.engine.wait({store: position}, _LOOK_S)
@@ -133,6 +134,11 @@ class BatchCalls:
         size = sum(batch.size for batch in batches)
         self._metrics.read(request.topic, size)
         return encode_fetch(bounds, [part for batch in batches for part in batch.parts()], size)
+
+
+def _read(store: PartitionStore, start: int, max_bytes: int) -> tuple[Bounds, list[Batch]]:
+    """The bounds, and then the batches: what the bounds promise and the batches lack was removed in between."""
+    return store.bounds(), store.read(start, max_bytes)
 
 
 def _encode_bounds(bounds: Bounds) -> pb.Bounds:

@@ -5,9 +5,12 @@ from ottla.storage.contract import (
     Compacted,
     Engine,
     EngineOptions,
+    Fetching,
     PartitionStore,
+    Pipelined,
     Repairable,
     Served,
+    Underway,
     Versioned,
 )
 from ottla.storage.registry import open_engine
@@ -17,9 +20,12 @@ __all__ = [
     "Compacted",
     "Engine",
     "EngineOptions",
+    "Fetching",
     "PartitionStore",
+    "Pipelined",
     "Repairable",
     "Served",
+    "Underway",
     "Versioned",
     "open_engine",
 ]

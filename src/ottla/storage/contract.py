@@ -145,6 +145,29 @@ class Served(Protocol):
 
 
 @runtime_checkable
+class Pipelined(Protocol):
+    """A partition that takes appends while earlier ones are on their way, and stores them in that order."""
+
+    def start(self, batches: Sequence[Batch]) -> "Underway":
+        """Send an append and do not wait for it; or the error that kept it from being sent."""
+
+
+class Underway(Protocol):
+    """An append that was sent."""
+
+    def finish(self) -> list[Appended]:
+        """Wait, and return or raise what `append` would have; nothing is repeated by itself."""
+
+
+@runtime_checkable
+class Fetching(Protocol):
+    """A partition that says its bounds together with what it reads, because asking twice takes twice as long."""
+
+    def fetch(self, start: int, max_bytes: int) -> tuple[list[Batch], Bounds]:
+        """What `read` gives, and the bounds as they were when that was read."""
+
+
+@runtime_checkable
 class Compactable(Protocol):
     """A partition whose sealed batches can be turned into Parquet runs."""
 

@@ -212,20 +212,22 @@ class PollResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., next: _Optional[int] = ..., first: _Optional[int] = ...) -> None: ...
 
 class AppendRequest(_message.Message):
-    __slots__ = ("request", "topic", "topic_id", "partition", "batches", "expected_next")
+    __slots__ = ("request", "topic", "topic_id", "partition", "batches", "expected_next", "padding")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_NEXT_FIELD_NUMBER: _ClassVar[int]
+    PADDING_FIELD_NUMBER: _ClassVar[int]
     request: int
     topic: str
     topic_id: str
     partition: int
     batches: bytes
     expected_next: int
-    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., batches: _Optional[bytes] = ..., expected_next: _Optional[int] = ...) -> None: ...
+    padding: bytes
+    def __init__(self, request: _Optional[int] = ..., topic: _Optional[str] = ..., topic_id: _Optional[str] = ..., partition: _Optional[int] = ..., batches: _Optional[bytes] = ..., expected_next: _Optional[int] = ..., padding: _Optional[bytes] = ...) -> None: ...
 
 class AppendResponse(_message.Message):
     __slots__ = ("request", "appended", "error")

@@ -7,7 +7,7 @@ from ottla.batch import Batch
 from ottla.errors import MessageTooLarge
 from ottla.model import Appended, Bounds, Topic
 from ottla.storage.remote.reading import Reading
-from ottla.storage.remote.uploads import Uploads
+from ottla.storage.remote.uploads import Started, Uploads
 from ottla.v1 import log_pb2 as pb
 
 if TYPE_CHECKING:
@@ -44,7 +44,16 @@ class RemotePartition:
             appended += self._uploads.append(piece, expected_next)
         return appended
 
+    def start(self, batches: Sequence[Batch]) -> Started:
+        """Send an append in one request; `finish` of what is returned waits for its numbers."""
+        self._engine.check_writable("append")
+        return self._uploads.start(batches)
+
     def read(self, start: int, max_bytes: int) -> list[Batch]:
+        return self.fetch(start, max_bytes)[0]
+
+    def fetch(self, start: int, max_bytes: int) -> tuple[list[Batch], Bounds]:
+        """What `read` gives, and the bounds of that moment."""
         self._engine.check_open()
         return self._reading.read(start, max_bytes)
 

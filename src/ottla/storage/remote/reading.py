@@ -63,8 +63,8 @@ class Reading:
         self._lock = threading.Lock()
         self._ahead = None
 
-    def read(self, start: int, max_bytes: int) -> list[Batch]:
-        """Batches as `PartitionStore.read` promises them; never much more than a megabyte."""
+    def read(self, start: int, max_bytes: int) -> tuple[list[Batch], Bounds]:
+        """Batches as `PartitionStore.read` promises them, never much more than a megabyte, and the bounds."""
         size = min(max(max_bytes, 1), PIECE_BYTES)
         with self._lock:
             ahead, self._ahead = self._ahead, None
@@ -76,7 +76,7 @@ class Reading:
         end = self._ended = batches[-1].next_number if batches else start
         if reads_on and end < bounds.next:
             self._read_ahead(end, size)
-        return batches
+        return batches, bounds
 
     def wait(self, number: int, seconds: float) -> bool:
         """Wait for a message at or above *number*, and keep it for the read that follows; False if none came."""

@@ -8,7 +8,7 @@ were not sent completely, which the server then does not look at.
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.batch import Batch
 from ottla.errors import Closed, OttlaError, ServerBusy, ServerUnavailable, StorageError, Uncertain
@@ -113,6 +113,18 @@ class Upload:
             self.connection.end(self.stream)
 
 
+class Started(NamedTuple):
+    """An append that was sent."""
+
+    uploads: "Uploads"
+    channel: Channel
+    sent: Sent
+    deadline: float
+
+    def finish(self) -> list[Appended]:
+        return self.uploads.finish(self)
+
+
 class Uploads:
     """The stream of one partition: opened at the first append, and again when it was lost. Safe from many threads."""
 
@@ -150,6 +162,28 @@ class Uploads:
             if maybe and isinstance(error, _SAYS_NOTHING):
                 raise Uncertain(what, maybe[-1].reason) from None
             raise
+
+    def start(self, batches: Sequence[Batch]) -> "Started":
+        """Send one request and leave its answer for later. Nothing is repeated."""
+        deadline = self._calls.deadline()
+        channel = self._calls.brokers.owner(self._partition, deadline)
+        try:
+            sent = self._send(channel, batches, None, deadline)
+        except Lost as lost:
+            raise self._error(channel, lost) from None
+        return Started(self, channel, sent, deadline)
+
+    def finish(self, started: "Started") -> list[Appended]:
+        try:
+            return appended_of(started.sent.upload.answered(self._calls, started.sent, started.deadline))
+        except Lost as lost:
+            raise self._error(started.channel, lost) from None
+
+    def _error(self, channel: Channel, lost: Lost) -> OttlaError:
+        self._calls.brokers.lost(channel)
+        if lost.reached:
+            return Uncertain(f"an append to {self._topic}/{self._partition}", lost.reason)
+        return ServerUnavailable(channel.address, lost.reason)
 
     def _send(self, channel: Channel, batches: Sequence[Batch], expected_next: int | None, deadline: float) -> Sent:
         request = pb.AppendRequest(
