@@ -66,6 +66,9 @@ def _drop_below(partition: "FilePartition", fd: int, control: Control, before: i
         return Bounds(control.first, control.next)
     if before == control.next:  # the active segment goes too
         control = partition.roll(fd, control)
+    if control.synced < control.end and not control.failed:  # or a restart could leave the end below the new first
+        partition.sync_active(fd, partition.active_file(control), control)
+        control = control._replace(synced=control.end, synced_next=control.next)
     control = write_control(partition.files, fd, control._replace(first=before, layout=control.layout + 1))
     partition.files.sync(fd)
     with contextlib.suppress(OSError):
