@@ -9,11 +9,15 @@ import pyarrow.compute as pc
 from ottla.batch import Columns, columns_of_arrow, columns_of_lists, columns_of_records
 from ottla.errors import InvalidValue
 from ottla.model import Headers, Record
+from ottla.settings import MAX_BATCH_BYTES, parse_size
 
 Many = Iterable[bytes | None] | Iterable[Record] | Any
 """Values, records, or Arrow data: an array of values, or a table with a column `value`."""
 
 _TIMESTAMP_LIMIT: Final = 2**62
+_LARGEST_BATCH: Final = MAX_BATCH_BYTES - 2**16
+"""Leaves room for what a stored batch has beside its messages."""
+_SMALLEST_BUFFER: Final = 1024
 _ENCODE = "messages are bytes: encode text first, as in 'text'.encode()"
 
 
@@ -99,3 +103,17 @@ def _check_timestamps(timestamps: pa.Int64Array | None) -> None:
         span = pc.min_max(timestamps)
         check_timestamp(span["min"].as_py())
         check_timestamp(span["max"].as_py())
+
+
+def check_buffer_bytes(given: int | str | None) -> int:
+    size = parse_size(given, "max_buffer_bytes")
+    if size is not None and size < _SMALLEST_BUFFER:
+        raise InvalidValue("max_buffer_bytes", given, f"give at least {_SMALLEST_BUFFER:,} bytes, or unlimited")
+    return size or 2**62
+
+
+def check_batch_bytes(given: int | str) -> int:
+    size = parse_size(given, "max_batch_bytes")
+    if size is None or size > _LARGEST_BATCH:
+        raise InvalidValue("max_batch_bytes", given, f"a batch holds at most {_LARGEST_BATCH:,} bytes")
+    return size

@@ -21,13 +21,13 @@ from ottla.batch.header import compression_flag
 from ottla.client.dealing import deal
 from ottla.client.futures import Part, SendFuture, SendManyFuture
 from ottla.client.identity import Identity, Named, Nameless
-from ottla.client.intake import Many, bytes_of, check_timestamp, columns_of
+from ottla.client.intake import Many, bytes_of, check_batch_bytes, check_buffer_bytes, check_timestamp, columns_of
 from ottla.client.lifetime import tell_at_fork
 from ottla.client.outbox import Lane, Outbox
 from ottla.client.pending import ROW_BYTES, Failure, Rows, stored_bytes
 from ottla.client.sender import Sender
 from ottla.clock import Clock
-from ottla.errors import Closed, InvalidValue, MessageTooLarge, OttlaError, UnknownPartition
+from ottla.errors import Closed, InvalidValue, MessageTooLarge, OttlaError, ServerError, UnknownPartition
 from ottla.log.partitioners import (
     Partitioner,
     PartitionFunction,
@@ -39,13 +39,10 @@ from ottla.log.partitioners import (
 )
 from ottla.log.topics import TopicHandle
 from ottla.model import Headers, Record
-from ottla.settings import MAX_BATCH_BYTES, check_name, check_timeout, parse_duration, parse_size
+from ottla.settings import check_name, check_timeout, parse_duration
 
 _REFRESH_S: Final = 1.0
 """How old the topic's settings may be: new partitions are used after this time."""
-_LARGEST_BATCH: Final = MAX_BATCH_BYTES - 2**16
-"""Leaves room for what a stored batch has beside its messages."""
-_SMALLEST_BUFFER: Final = 1024
 _FOREVER_S: Final = 10 * 365 * 86400.0
 
 
@@ -84,8 +81,8 @@ class Producer:
         self._clock = clock
         self._own_partitioner = None if partitioner is None else as_partitioner(partitioner)
         self._linger_s = linger_ms / 1000
-        self._max_buffer_bytes = _buffer_bytes(max_buffer_bytes)
-        self._max_batch_bytes = min(_batch_bytes(max_batch_bytes), self._max_buffer_bytes)
+        self._max_buffer_bytes = check_buffer_bytes(max_buffer_bytes)
+        self._max_batch_bytes = min(check_batch_bytes(max_batch_bytes), self._max_buffer_bytes)
         self._timeout_s = _FOREVER_S if timeout_ms is None else timeout_ms / 1000
         self._compression: Compression = compression
         self._idempotent = idempotent
@@ -334,7 +331,13 @@ class Producer:
         if now < self._refresh_at:
             return
         assert self._handle is not None
-        settings = self._handle.current().settings
+        try:
+            settings = self._handle.current().settings
+        except ServerError:
+            if not self._outbox.lanes:
+                raise
+            self._refresh_at = time.monotonic() + _REFRESH_S  # the server is away: what is known will do meanwhile
+            return
         sender.add_lanes(settings.partitions)
         self._largest = settings.max_message_bytes + ROW_BYTES
         if self._own_partitioner is not None:
@@ -389,17 +392,3 @@ class Producer:
     def _sender_now(self) -> Sender:
         assert self._sender is not None
         return self._sender
-
-
-def _buffer_bytes(given: int | str | None) -> int:
-    size = parse_size(given, "max_buffer_bytes")
-    if size is not None and size < _SMALLEST_BUFFER:
-        raise InvalidValue("max_buffer_bytes", given, f"give at least {_SMALLEST_BUFFER:,} bytes, or unlimited")
-    return size or 2**62
-
-
-def _batch_bytes(given: int | str) -> int:
-    size = parse_size(given, "max_batch_bytes")
-    if size is None or size > _LARGEST_BATCH:
-        raise InvalidValue("max_batch_bytes", given, f"a batch holds at most {_LARGEST_BATCH:,} bytes")
-    return size
