@@ -55,8 +55,12 @@ class Catalog:
         return topic
 
     def is_current(self, topic: Topic) -> bool:
+        return self.current(topic) is not None
+
+    def current(self, topic: Topic) -> Topic | None:
+        """The topic as it is now; `None` if it was deleted, also if there is another of its name."""
         current = self._look_up(topic.name)
-        return current is not None and current.id == topic.id
+        return current if current is not None and current.id == topic.id else None
 
     def _look_up(self, name: str) -> Topic | None:
         """A change that is under way, or that a killed process left half counted, is never trusted to a cache."""

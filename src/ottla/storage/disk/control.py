@@ -81,7 +81,8 @@ def read_control(files: Files, fd: int, path: Path, *, locked: bool = False) -> 
         slots = [slot for slot in (_decode(data, 0), _decode(data, _SLOT_BYTES)) if slot is not None]
         if slots:
             newest = max(slots)
-            return newest._replace(incarnation=_NOBODYS) if locked and bad_slots(data) else newest
+            damaged = locked and len(slots) == 1 and bad_slots(data)
+            return newest._replace(incarnation=_NOBODYS) if damaged else newest
     raise CorruptLog(str(path), 0, "neither of its two slots is valid")
 
 

@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.errors import CorruptLog, OttlaError, TopicRecreated, Uncertain
@@ -44,6 +45,7 @@ class ControlledFolder(ABC):
         self.files = engine.files
         self.folder = folder
         self.lock = LockedFile(engine.root.handles, folder / "control")
+        self.settings = topic.settings
         self._incarnation: bytes | None = None
         self._believed: tuple[int, Control] | None = None
 
@@ -82,25 +84,46 @@ class ControlledFolder(ABC):
     @contextlib.contextmanager
     def locked(self) -> Iterator[tuple[int, Control]]:
         """Hold the lock; gives the control file's descriptor and content, recovered if need be."""
-        with self.failing():
-            try:
-                self._engine.root.handles.get(self.lock.path)
-            except FileNotFoundError:
-                self._create()
-        with self.held() as fd:
+        fd = self._acquired(create=True)
+        try:
             yield fd, self.settled(fd)
+        finally:
+            self.lock.release()
 
     @contextlib.contextmanager
     def held(self) -> Iterator[int]:
         """Hold the lock, whatever state the files are in; gives the control file's descriptor."""
-        with contextlib.ExitStack() as stack:
-            with self.failing():
-                fd = stack.enter_context(self.lock.locked())
-                self.check_alive()
-                if self.files.size(fd) < 0:  # an append would go to a file that nobody can find
-                    self._engine.root.handles.drop(self.lock.path)
-                    raise CorruptLog(str(self.lock.path), 0, "the file was removed while the log was open")
+        fd = self._acquired(create=False)
+        try:
             yield fd
+        finally:
+            self.lock.release()
+
+    def _acquired(self, *, create: bool) -> int:
+        try:
+            try:
+                fd = self.lock.acquire()
+            except FileNotFoundError:
+                if not create:
+                    raise
+                self._create()
+                fd = self.lock.acquire()
+        except OSError as error:
+            raise self.failure(error) from error
+        try:
+            self._check_found(fd)
+        except BaseException:
+            self.lock.release()
+            raise
+        return fd
+
+    def _check_found(self, fd: int) -> None:
+        """An append to a file that nobody can find would be lost."""
+        with self.failing():
+            self.check_alive()
+            if self.files.size(fd) < 0:
+                self._engine.root.handles.drop(self.lock.path)
+                raise CorruptLog(str(self.lock.path), 0, "the file was removed while the log was open")
 
     def settled(self, fd: int) -> Control:
         """What counts, recovered if need be. The lock is held."""
@@ -202,10 +225,13 @@ class ControlledFolder(ABC):
                 raise self.failure(error) from error
 
     def check_alive(self) -> None:
+        """Raise `TopicRecreated` if the topic was deleted; otherwise *settings* are those of this moment."""
         self._engine.check_open()
-        if not self._engine.catalog.is_current(self._topic):
+        topic = self._engine.catalog.current(self._topic)
+        if topic is None:
             self._engine.let_go(self.folder)
             raise TopicRecreated(self._topic.name, self._topic.id)
+        self.settings = topic.settings
 
     def _incarnation_of(self, fd: int) -> bytes:
         if self._incarnation is None:
@@ -268,13 +294,9 @@ class ControlledFolder(ABC):
             if current.active == control.active and current.synced < control.end:
                 write_control(self.files, fd, current._replace(synced=control.end, synced_next=control.next))
 
-    @contextlib.contextmanager
-    def failing(self) -> Iterator[None]:
+    def failing(self) -> "_Failing":
         """Turn the operating system's errors into ours."""
-        try:
-            yield
-        except OSError as error:
-            raise self.failure(error) from error
+        return _Failing(self)
 
     def failure(self, error: OSError) -> OttlaError:
         """An operating system's error in our words."""
@@ -286,3 +308,19 @@ class ControlledFolder(ABC):
 
 def _missing(error: FileNotFoundError | CorruptLog) -> CorruptLog:
     return error if isinstance(error, CorruptLog) else CorruptLog(str(error.filename), 0, "the file is missing")
+
+
+class _Failing:
+    """A context manager, and not a function with a `yield`: every commit is within some."""
+
+    __slots__ = ("_folder",)
+
+    def __init__(self, folder: ControlledFolder) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, OSError):
+            raise self._folder.failure(error) from error

@@ -33,7 +33,8 @@ class _Gate:
         self._closing = False
         self._mine = threading.local()
 
-    def __enter__(self) -> None:
+    def enter(self) -> None:
+        """Begin a section; `leave` ends it."""
         depth = getattr(self._mine, "depth", 0)
         with self._changed:
             while self._closing and not depth:
@@ -41,12 +42,17 @@ class _Gate:
             self._inside += 1
             self._mine.depth = depth + 1
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def leave(self) -> None:
         with self._changed:
             self._inside -= 1
             self._mine.depth -= 1
             if not self._inside and self._closing:
                 self._changed.notify_all()
+
+    __enter__ = enter
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.leave()
 
     def close(self) -> None:
         """Wait until nobody is inside, and keep everybody out."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.storage.disk import forks
-from ottla.storage.disk.handles import OpenFiles
+from ottla.storage.disk.handles import OpenFile, OpenFiles
 
 
 class LockedFile:
@@ -17,27 +17,54 @@ class LockedFile:
     with its process, so nobody ever has to clean up after a killed one. Not reentrant.
     """
 
-    __slots__ = ("__weakref__", "_mutex", "_open", "path")
+    __slots__ = ("__weakref__", "_held", "_mutex", "_open", "path")
 
     def __init__(self, handles: OpenFiles, path: Path) -> None:
         self._open = handles
         self.path = path
         self._mutex = threading.Lock()
+        self._held: OpenFile | None = None
         forks.register(self)
 
     def forget(self) -> None:
         self._mutex = threading.Lock()
 
+    def acquire(self) -> int:
+        """Take the lock; gives the descriptor. Raises `FileNotFoundError` where there is no file."""
+        forks.unforkable.enter()
+        mutex = self._mutex
+        try:
+            mutex.acquire()
+            try:
+                handle = self._open.get(self.path)
+                fcntl.flock(handle.fd, fcntl.LOCK_EX)
+            except BaseException:
+                mutex.release()
+                raise
+        except BaseException:
+            forks.unforkable.leave()
+            raise
+        self._held = handle
+        return handle.fd
+
+    def release(self) -> None:
+        """Let go of what `acquire` took."""
+        handle, self._held = self._held, None
+        assert handle is not None
+        try:
+            fcntl.flock(handle.fd, fcntl.LOCK_UN)
+        finally:
+            self._mutex.release()
+            forks.unforkable.leave()
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
-        """Hold the lock; gives the descriptor. Raises `FileNotFoundError` where there is no file."""
-        with forks.unforkable, self._mutex:
-            handle = self._open.get(self.path)
-            fcntl.flock(handle.fd, fcntl.LOCK_EX)
-            try:
-                yield handle.fd
-            finally:
-                fcntl.flock(handle.fd, fcntl.LOCK_UN)
+        """Hold the lock while the block runs; gives the descriptor."""
+        fd = self.acquire()
+        try:
+            yield fd
+        finally:
+            self.release()
 
     @contextlib.contextmanager
     def tried(self) -> Iterator[bool]:

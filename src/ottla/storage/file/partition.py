@@ -49,6 +49,8 @@ class FilePartition(ControlledFolder):
         self._group = GroupCommit(self._commit)
         self.reader = Reader(engine.files, engine.segments, engine.runs, self.folder)
         self._tail: Tail | None = None
+        self._active = (1, log_path(self.folder, 1))
+        """The active segment and its path: making one takes longer than a write."""
         self._compaction = LockedFile(engine.root.handles, self.folder / "compacting")
         forks.register(self)
 
@@ -65,7 +67,7 @@ class FilePartition(ControlledFolder):
 
     def _commit(self, requests: Sequence[Request]) -> None:
         with self.locked() as (fd, found), self.failing():
-            settings = self._engine.catalog.topic(self._topic.name).settings
+            settings = self.settings
             control, tail = self._prepared(fd, found, settings)
             now_ms = max(self._engine.clock.now_ms(), control.append_ms)
             admission = Admission(tail.producers, control.next, now_ms)
@@ -125,7 +127,10 @@ class FilePartition(ControlledFolder):
 
     def active_file(self, control: Control) -> OpenFile:
         """The active segment, ending where its published end is."""
-        path = log_path(self.folder, control.active)
+        path = self._active[1]
+        if self._active[0] != control.active:
+            path = log_path(self.folder, control.active)
+            self._active = (control.active, path)
         segment, size = self.opened(path)
         if size < control.end:
             raise CorruptLog(str(path), size, f"it ends there, but {control.end} bytes were acknowledged")
@@ -183,8 +188,7 @@ class FilePartition(ControlledFolder):
         self.files.close(self.files.open(log_path(self.folder, 1), os.O_WRONLY | os.O_CREAT))
 
     def rescued(self, control: Control, incarnation: bytes) -> Control:
-        synced = self._engine.catalog.topic(self._topic.name).settings.sync == "always"
-        found = rescued(self.files, self.segments, self.folder, control, synced=synced)
+        found = rescued(self.files, self.segments, self.folder, control, synced=self.settings.sync == "always")
         return found._replace(incarnation=incarnation)
 
     def recover(self, fd: int, control: Control, incarnation: bytes) -> Control:

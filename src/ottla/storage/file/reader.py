@@ -141,8 +141,9 @@ class Reader:
         batches = _parse(data, piece, position, start)
         after = position + sum(batch.size for batch in batches)
         with self._mutex:
+            self._positions[start] = (piece.path, position)
             self._positions[batches[-1].next_number] = (piece.path, after)
-            while len(self._positions) > _REMEMBERED:
+            while len(self._positions) > 2 * _REMEMBERED:
                 self._positions.popitem(last=False)
         return batches
 
