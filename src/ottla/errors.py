@@ -261,7 +261,7 @@ class StorageFailed(StorageError):
         self.path = path
         self.reason = reason
         super().__init__(
-            f"{path} could not be made durable, or read ({reason}): nothing was acknowledged; check the disk, then retry"
+            f"{path} failed to be written, synced or read ({reason}): nothing was acknowledged; check the disk and retry"
         )
 
 
