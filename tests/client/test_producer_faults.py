@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.batch import Batch, Messages
 from ottla.client.producer import Producer
+from ottla.client.sender import Sender
 from ottla.clock import ManualClock
 from ottla.errors import (
     InvalidValue,
@@ -595,3 +596,23 @@ def test_a_timeout_that_is_none_is_refused_with_nothing_changed(topic: Faulty, t
             with pytest.raises(InvalidValue, match=r"timeout .* is not valid: give seconds, at least 0"):
                 wait(timeout)
         assert future.result(10**400).number == 1
+
+
+def test_an_interrupt_on_the_way_to_an_append_leaves_the_partition_to_others(
+    topic: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = Sender._attempt
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.setattr(Sender, "_attempt", attempt)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sender, "_attempt", interrupted)
+    stored = threading.Event()
+    with producer_of(topic) as producer:
+        future = producer.send(b"a")
+        future.add_done_callback(lambda _: stored.set())
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
+        assert stored.wait(30)  # by the background thread
+    assert topic.values() == [b"a"]

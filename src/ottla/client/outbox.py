@@ -53,7 +53,7 @@ class Lane:
         """What is ready to be sent, before *open*."""
         self.parcel: Parcel | None = None
         """What was packed and is on its way, before *queue*."""
-        self.busy = False
+        self.busy: threading.Thread | None = None
         self.listed = False
         self.epoch = epoch
         self.sequence = 0
@@ -177,7 +177,7 @@ class Outbox:
             lane.listed = False
             if not lane.busy and (lane.queue or lane.parcel):
                 if lane.parcel is None or lane.parcel.retry_at <= now:
-                    lane.busy = True
+                    lane.busy = threading.current_thread()
                     return lane
                 lane.listed = True
                 self._ready.append(lane)
@@ -202,7 +202,7 @@ class Outbox:
 
     def free(self, lane: Lane) -> None:
         """Give a claimed lane back."""
-        lane.busy = False
+        lane.busy = None
         if lane.queue or lane.parcel:
             self.announce(lane)
 

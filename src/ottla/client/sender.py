@@ -113,18 +113,37 @@ class Sender:
         inline = inline and wait_s >= _INLINE_S
         while pending.outcome is None:
             self._check_parent()
+            if inline and self._attempt_here(pending):
+                continue
             with self.outbox.lock:
-                mine = inline and self._claim(pending.lane)
                 if pending.lane.open is pending:
                     self.outbox.seal(pending.lane)
                 event = pending.event()
-                if not mine:
-                    self.start()
-            if mine:
-                self._attempt(pending.lane)
-            elif not event.wait(self._patience(deadline)) and time.monotonic() >= deadline:
+                self.start()
+            if not event.wait(self._patience(deadline)) and time.monotonic() >= deadline:
                 raise TimeoutError(f"the message was not stored within {wait_s:g} s: it may still be; wait again")
         return pending.outcome
+
+    def _attempt_here(self, pending: Pending) -> bool:
+        """One append by this thread from the lane of a batch; False if another one has it, or it pauses.
+
+        An interrupt may come between any two steps, and leaves the lane to others.
+        """
+        lane, mine = pending.lane, False
+        try:
+            with self.outbox.lock:
+                mine = self._claim(lane)
+                if mine and lane.open is pending:
+                    self.outbox.seal(lane)
+            if mine:
+                self._attempt(lane)
+        except BaseException:
+            with self.outbox.lock:
+                if mine and lane.busy is threading.current_thread():
+                    self.outbox.free(lane)
+                    self.start()
+            raise
+        return mine
 
     def _patience(self, deadline: float) -> float | None:
         """How long to wait before looking again."""
@@ -141,7 +160,7 @@ class Sender:
         """Take a lane for an append in this thread, unless another one has it or it pauses before a repetition."""
         if lane.busy or (lane.parcel is not None and lane.parcel.retry_at > time.monotonic()):
             return False
-        lane.busy = True
+        lane.busy = threading.current_thread()
         return True
 
     def flush(self, timeout: float | None = None, *, inline: bool = True) -> None:
