@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.batch import Batch, Messages
+from ottla.client.parcel import Parcel
 from ottla.client.producer import Producer
 from ottla.client.sender import Sender
 from ottla.clock import ManualClock
@@ -616,3 +617,23 @@ def test_an_interrupt_on_the_way_to_an_append_leaves_the_partition_to_others(
             future.result()
         assert stored.wait(30)  # by the background thread
     assert topic.values() == [b"a"]
+
+
+def test_an_interrupt_after_an_append_repeats_it_and_counts_it_once(
+    topic: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled = Parcel.settled
+
+    def interrupted(*_: object) -> None:
+        monkeypatch.setattr(Parcel, "settled", settled)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Parcel, "settled", interrupted)
+    with producer_of(topic) as producer:
+        future = producer.send(b"a")
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
+        producer.flush()
+        assert (future.result().number, producer.send(b"b").result().number) == (1, 2)
+        assert producer._outbox.buffered == 0
+    assert topic.values() == [b"a", b"b"]

@@ -219,10 +219,14 @@ class Outbox:
         self._wake()
 
     def settle(self, pending: Pending, outcome: int | Failure) -> list[Callable[[], None]]:
-        """A batch is stored or has failed; returns what is to be called without the lock."""
-        self.buffered -= pending.size
+        """A batch is stored or has failed; returns what is to be called without the lock.
+
+        Harmless when repeated after an interrupt: the first outcome counts.
+        """
+        if pending.outcome is None:
+            self.buffered -= pending.size
         self.room.notify_all()
-        return pending.settle(outcome)
+        return pending.settle(outcome if pending.outcome is None else pending.outcome)
 
     def fail(self, lane: Lane, error: BaseException, *, fatal: bool) -> list[Callable[[], None]]:
         """Fail what a claimed lane holds, because order would be lost if later batches were stored; if *fatal*,

@@ -42,12 +42,10 @@ class Parcel:
         self.batches += new
         return new
 
-    def settled(self, count: int, deadline: float) -> list[Pending]:
+    def settled(self, count: int, deadline: float) -> None:
         """The first so many are stored; those after them have until *deadline*. Called with the lock held."""
-        done = self.pendings[:count]
         del self.pendings[:count], self.batches[:count]
         self.deadline = deadline
-        return done
 
     def postpone(self, now: float, error: BaseException) -> None:
         """Try again after a pause, each longer than the one before, and as long as a busy server asks for."""

@@ -337,15 +337,17 @@ class Sender:
 
     def _stored(self, lane: Lane, parcel: Parcel, appended: list[Appended]) -> list[Callable[[], None]]:
         """The first batches of the parcel are stored."""
-        lane.sequence += len(appended)
+        count, deadline = len(appended), self._deadline()
         with self.outbox.lock:
-            pendings = parcel.settled(len(appended), self._deadline())
-            lane.parcel = parcel if parcel.pendings else None
-            return [
+            callbacks = [
                 callback
-                for pending, numbers in zip(pendings, appended, strict=True)
+                for pending, numbers in zip(parcel.pendings[:count], appended, strict=True)
                 for callback in self.outbox.settle(pending, numbers.first)
             ]
+            parcel.settled(count, deadline)  # last: after an interrupt before this, all of it is repeated
+            lane.parcel = parcel if parcel.pendings else None
+            lane.sequence += count
+        return callbacks
 
     def _failed(self, lane: Lane, parcel: Parcel, error: BaseException) -> list[Callable[[], None]]:
         """Repeat the append later where that is right; else fail what the lane holds."""
