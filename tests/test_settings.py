@@ -119,7 +119,9 @@ def test_a_number_is_whole_and_may_be_numpys() -> None:
 
 @pytest.mark.parametrize("number", [0, -1, 2**63, 1.0, "1", True, None, np.float64(1), []])
 def test_a_wrong_number_is_refused(number: object) -> None:
-    with pytest.raises(InvalidValue, match=r"number .* is not valid: it must be a whole number of at least 1"):
+    with pytest.raises(
+        InvalidValue, match=r"number .* is not valid: it must be a whole number of at least 1 and below"
+    ):
         check_number(number, "number")
 
 

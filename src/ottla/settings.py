@@ -88,7 +88,7 @@ def check_name(value: object, what: str = "topic name") -> str:
 def check_number(value: object, what: str, *, least: int = 1) -> int:
     """A whole number of at least *least* that fits into 63 bits; numpy's will do."""
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= index(value) < 2**63:
-        raise InvalidValue(what, value, f"it must be a whole number of at least {least}")
+        raise InvalidValue(what, value, f"it must be a whole number of at least {least} and below 2**63")
     return index(value)
 
 

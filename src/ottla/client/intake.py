@@ -33,7 +33,7 @@ def bytes_of(given: object, what: str) -> bytes | None:
 def check_timestamp(given: object) -> int | None:
     if given is None or (type(given) is int and -_TIMESTAMP_LIMIT <= given < _TIMESTAMP_LIMIT):
         return given
-    raise InvalidValue("timestamp_ms", given, "give whole Unix milliseconds")
+    raise InvalidValue("timestamp_ms", given, "give whole Unix milliseconds, less than 2**62 from 1970")
 
 
 def columns_of(
