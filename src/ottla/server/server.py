@@ -148,6 +148,7 @@ class Server:
     def _watch(self, listener: "_Listener") -> None:
         """Look after the parts, until the server stops."""
         while not self._stopping.wait(_LOOK_S):
+            self._services.end_quiet_streams(listener.pools)
             failure = self.log.culler_failure or listener.failure()
             if failure is not None:
                 self.fail(failure)

@@ -29,6 +29,8 @@ _REFLECTION = reflection_pb2.DESCRIPTOR.services_by_name["ServerReflection"]
 _PARSERS = {"Append": parse_append}
 _SERIALIZERS = {"Fetch": bytes, "Read": bytes}
 """What carries batches is encoded without the generated code, which copies them."""
+_QUIET_S = 10.0
+"""Clients do not use a stream again that was quiet for half of this."""
 _SERVED = LOG_SERVICE.full_name, MINIKAFKA_SERVICE.full_name
 
 
@@ -135,6 +137,11 @@ class Services:
     def end_idle_streams(self) -> None:
         """End streams that wait for their client; repeat it for those that had a request under way."""
         self._streams.end()
+
+    def end_quiet_streams(self, pools: Pools) -> None:
+        """Have threads for streams that are used while there are many that are not."""
+        if pools.appending.held > pools.appending.limit // 2:
+            self._batches.streams.end_quiet(_QUIET_S)
 
     def close(self) -> None:
         """Send what was accepted."""

@@ -1,6 +1,8 @@
 """Open streams: a server that stops ends those that wait for their client, and no request that is under way."""
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,6 +17,7 @@ class Stream:
         self._lock = threading.Lock()
         self._busy = False
         self._ended = False
+        self._quiet_since = math.inf
 
     def begin(self) -> bool:
         """Take a request; or not, when the stream is ending."""
@@ -25,6 +28,11 @@ class Stream:
     def finish(self) -> None:
         with self._lock:
             self._busy = False
+            self._quiet_since = time.monotonic()
+
+    def is_quiet(self, seconds: float) -> bool:
+        """Whether its client has made requests, and then said nothing for so long."""
+        return not self._busy and time.monotonic() - self._quiet_since > seconds
 
     def end(self) -> None:
         """Take no more requests; cancel it if it is idle."""
@@ -55,6 +63,12 @@ class Streams:
         stream = Stream(context)
         self._open.add(stream)
         context.add_callback(lambda: self._open.discard(stream))
+
+    def end_quiet(self, seconds: float) -> None:
+        """End those whose client has said nothing for so long; it can open another when it has something to say."""
+        for stream in self._open.copy():
+            if stream.is_quiet(seconds):
+                stream.end()
 
     def end(self) -> None:
         """End those that are idle; repeat it for those that were not."""

@@ -45,28 +45,42 @@ class Relay:
 
     def wait(self, key: Hashable, ready: Callable[[], Any], deadline: float) -> bool:
         """Wait until *ready*, which is asked whenever *key* is woken; False if the time ran out."""
-        while True:
-            with self._lock:
-                if ready():
-                    return True
-                mine = not self._reading
-                if mine:
-                    self._reading = True
+        waiter = None
+        mine = False
+        try:
+            while True:
+                with self._lock:
+                    if ready():
+                        return True
+                    if waiter is not None and waiter in self._waiting:
+                        return False  # it was not woken: the time is over
+                    if not (mine or self._reading):
+                        mine = self._reading = True
+                    elif not mine:
+                        waiter = _Waiter(key)
+                        self._waiting[waiter] = None
+                left = deadline - time.monotonic()
+                if not mine:
+                    assert waiter is not None
+                    waiter.sleep(left)
+                elif left > 0:
+                    self._step(left)
                 else:
-                    waiter = _Waiter(key)
-                    self._waiting[waiter] = None
-            if mine:
-                return self._read(ready, deadline)
-            if not waiter.sleep(deadline - time.monotonic()):
-                return self._give_up(waiter, ready)
+                    return False
+        finally:
+            self._leave(waiter, mine=mine)
 
     def try_step(self) -> None:
         """Read what is there already, unless somebody reads anyway."""
-        with self._lock:
-            if self._reading:
-                return
-            self._reading = True
-        self._read(lambda: False, 0.0, at_least_once=True)
+        mine = False
+        try:
+            with self._lock:
+                if not self._reading:
+                    mine = self._reading = True
+            if mine:
+                self._step(0)
+        finally:
+            self._leave(None, mine=mine)
 
     def wake(self, key: Hashable) -> None:
         """Something came for *key*. Called with the lock held."""
@@ -80,32 +94,15 @@ class Relay:
         for waiter in waiting:
             waiter.wake()
 
-    def _read(self, ready: Callable[[], Any], deadline: float, *, at_least_once: bool = False) -> bool:
-        try:
-            while True:
-                left = deadline - time.monotonic()
-                if left <= 0 and not at_least_once:
-                    return False
-                at_least_once = False
-                self._step(max(left, 0))
-                with self._lock:
-                    if ready():
-                        return True
-        finally:
-            with self._lock:
-                self._reading = False
-                self._hand_over()
-
-    def _hand_over(self) -> None:
-        for waiter in self._waiting:
-            del self._waiting[waiter]
-            waiter.wake()
-            return
-
-    def _give_up(self, waiter: _Waiter, ready: Callable[[], Any]) -> bool:
+    def _leave(self, waiter: _Waiter | None, *, mine: bool) -> None:
+        """Done, or interrupted: somebody else must read, if anybody is left who waits."""
         with self._lock:
-            if waiter in self._waiting:
-                del self._waiting[waiter]
-            elif not self._reading:
-                self._hand_over()  # it was this one's turn to read
-            return bool(ready())
+            if waiter is not None:
+                self._waiting.pop(waiter, None)
+            if mine:
+                self._reading = False
+            if not self._reading:
+                for successor in self._waiting:
+                    del self._waiting[successor]
+                    successor.wake()
+                    break
