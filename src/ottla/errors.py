@@ -261,7 +261,8 @@ class StorageFailed(StorageError):
         self.path = path
         self.reason = reason
         super().__init__(
-            f"{path} failed to be written, synced or read ({reason}): nothing was acknowledged; check the disk and retry"
+            f"{path} could not be made durable, or read ({reason}): nothing was acknowledged; "
+            "check the disk, then retry"
         )
 
 
