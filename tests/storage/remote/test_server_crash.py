@@ -175,5 +175,3 @@ def test_a_server_killed_under_load(tmp_path: Path) -> None:
 @pytest.mark.timeout(0)
 def test_campaign(tmp_path: Path) -> None:
     run_rounds(tmp_path, CAMPAIGN_ROUNDS, CAMPAIGN_ROUNDS)
-
-
