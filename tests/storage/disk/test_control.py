@@ -82,8 +82,11 @@ def test_a_slot_that_was_never_used_is_not_damaged(slots: Slots) -> None:
     assert bad_slots(slots.path.read_bytes()) == []
     slots.write(end=1)
     slots.write(end=2)
-    os.pwrite(slots.fd, bytes(512), 0)
-    assert bad_slots(slots.path.read_bytes()) == [0]
+    os.pwrite(slots.fd, bytes(512), 0)  # as after a power cut
+    assert bad_slots(slots.path.read_bytes()) == []
+    assert slots.read(locked=True).incarnation == bytes(16)
+    os.pwrite(slots.fd, bytes(512), 512)
+    assert bad_slots(slots.path.read_bytes()) == [0, 512]
 
 
 def test_two_bad_slots_are_damage(slots: Slots) -> None:

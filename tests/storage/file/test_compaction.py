@@ -1,5 +1,7 @@
 """Compaction: sealed segments become Parquet runs that other tools read as they are; readers see one stream."""
 
+import gc
+import os
 import random
 import threading
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ import pytest
 
 from ottla.batch import Batch, columns_of_lists
 from ottla.clock import ManualClock
-from ottla.errors import CorruptLog, StorageFull
+from ottla.errors import CorruptLog, StorageFailed, StorageFull
 from ottla.model import Headers, Message
 from ottla.storage import Compactable
 from ottla.storage.file import compaction
@@ -284,6 +286,31 @@ def test_a_full_disk(log: FileLog) -> None:
     assert not log.files(".parquet")
     assert not log.files(".compacting")
     assert values_of(partition) == [b"%d" % n * 50 for n in range(20)]
+    assert partition.compact().messages > 0
+
+
+def test_a_writer_that_failed_touches_no_other_file_when_it_is_collected(log: FileLog, tmp_path: Path) -> None:
+    """It tries to finish its file then, but the descriptor may belong to another one."""
+    files = FaultyFiles()
+    partition = log.create(files=files, segment_bytes="500B")
+    for n in range(20):
+        partition.append([batch_of(b"%d" % n * 50)])
+    files.fail(Fault("pwritev", on=".compacting", times=1000))
+    failures = []
+    for _ in range(3):
+        try:
+            partition.compact()
+        except StorageFailed as error:
+            failures.append(error)  # with its traceback, and all that is in it
+    others = [tmp_path / str(n) for n in range(10)]
+    fds = [os.open(path, os.O_RDWR | os.O_CREAT) for path in others]
+    files.fail()
+    assert len(failures) == 3
+    failures.clear()
+    gc.collect()
+    assert [path.stat().st_size for path in others] == [0] * 10
+    for fd in fds:
+        os.close(fd)
     assert partition.compact().messages > 0
 
 

@@ -81,20 +81,15 @@ def read_control(files: Files, fd: int, path: Path, *, locked: bool = False) -> 
         slots = [slot for slot in (_decode(data, 0), _decode(data, _SLOT_BYTES)) if slot is not None]
         if slots:
             newest = max(slots)
-            damaged = locked and len(slots) == 1 and bad_slots(data)
+            damaged = locked and len(slots) == 1 and (newest.serial > 1 or bad_slots(data))
             return newest._replace(incarnation=_NOBODYS) if damaged else newest
     raise CorruptLog(str(path), 0, "neither of its two slots is valid")
 
 
 def bad_slots(data: bytes) -> list[int]:
-    """Where in a control file, read whole and under its lock, damage is. A slot that was never used is none."""
+    """Where in a control file, read whole, damage is. An empty slot is none, unless both are: it was never synced."""
     bad = [at for at in (0, _SLOT_BYTES) if _decode(data, at) is None]
-    unused = bad == [0] and data[:_SLOT_BYTES] == bytes(_SLOT_BYTES) and _newest(data) == 1
-    return [] if unused else bad
-
-
-def _newest(data: bytes) -> int:
-    return max((slot.serial for at in (0, _SLOT_BYTES) if (slot := _decode(data, at)) is not None), default=0)
+    return bad if bad == [0, _SLOT_BYTES] else [at for at in bad if any(data[at : at + _SLOT_BYTES])]
 
 
 def write_control(files: Files, fd: int, control: Control) -> Control:

@@ -19,7 +19,7 @@ from ottla.storage.disk.mending import control_damage, described
 from ottla.storage.file.layout import Piece, log_path, pieces_of
 from ottla.storage.file.runfile import firsts_of, read_group
 from ottla.storage.file.runs import checked_footer
-from ottla.storage.file.salvage import salvaged, unpublished
+from ottla.storage.file.salvage import salvaged, unpublished_rolls
 from ottla.storage.file.tail import load_tail
 from ottla.storage.file.walk import look
 
@@ -103,7 +103,7 @@ def _looked_up(partition: "FilePartition") -> tuple[Control, set[Path] | None]:
         control = partition.control()
         assert control is not None
     except CorruptLog:
-        return salvaged(partition), {file.path for file in unpublished(partition)}
+        return salvaged(partition), {file.path for file in unpublished_rolls(partition)}
     return control, None
 
 

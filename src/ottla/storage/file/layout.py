@@ -74,18 +74,20 @@ def uncovered(files: Iterable[Found]) -> tuple[list[Found], list[Found]]:
     return kept, leftover
 
 
+def unpublished(folder: Path, active: int) -> list[Path]:
+    """Segments beyond the active one: of rolls that were never published, because their process was killed."""
+    return [file.path for file in find_files(folder) if file.kind == "log" and file.first > active]
+
+
 def leftovers(folder: Path, active: int, first: int) -> list[Path]:
     """What killed processes left in a partition's folder: files that hold nothing of it, and unfinished ones.
 
-    Nobody else may be at work there: the lock is held.
+    Nobody else may be at work there, and *first* must be durable: the lock is held, and `control` was synced.
     """
-    found = find_files(folder)
-    published = [file for file in found if (file.end or file.first) <= active]
-    kept, gone = uncovered(published)
+    kept, gone = uncovered(file for file in find_files(folder) if (file.end or file.first) <= active)
     ends = [file.end or following.first for file, following in pairwise(kept)]
     below = [file for file, end in zip(kept, ends, strict=False) if end <= first]
-    beyond = [file for file in found if file.kind == "log" and file.first > active]
-    paths = [file.path for file in (*gone, *below, *beyond)]
+    paths = [file.path for file in (*gone, *below)]
     names = {file.first for file in (*gone, *below)} - {file.first for file in kept if file not in below}
     paths += [path for name in sorted(names) for path in (index_path(folder, name), producers_path(folder, name))]
     return paths + [folder / name for name in os.listdir(folder) if name.startswith("~")]

@@ -30,7 +30,7 @@ from ottla.storage.file.check import (
 from ottla.storage.file.layout import Piece, log_path, producers_path, range_path
 from ottla.storage.file.runfile import firsts_of, read_group, write_run
 from ottla.storage.file.runs import checked_footer
-from ottla.storage.file.salvage import producers_of, salvaged, unpublished
+from ottla.storage.file.salvage import producers_of, salvaged, unpublished_rolls
 
 if TYPE_CHECKING:
     from ottla.storage.file.engine import FileEngine
@@ -91,7 +91,7 @@ class _Mender:
         found = [self._damage(partition.lock.path, position, reason, saved) for position, reason in bad]
         with contextlib.suppress(CorruptLog):
             return partition.settled(fd), found
-        for stale in unpublished(partition):
+        for stale in unpublished_rolls(partition):
             partition.remove(stale.path)
         control = salvaged(partition)._replace(incarnation=incarnation_of(fd))
         if not control.serial:

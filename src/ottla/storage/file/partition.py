@@ -25,7 +25,7 @@ from ottla.storage.disk.groupcommit import GroupCommit, Request
 from ottla.storage.disk.handles import OpenFile
 from ottla.storage.disk.lock import LockedFile
 from ottla.storage.file import compaction, removal
-from ottla.storage.file.layout import find_files, index_path, leftovers, log_path, producers_path
+from ottla.storage.file.layout import find_files, index_path, leftovers, log_path, producers_path, unpublished
 from ottla.storage.file.reader import Reader
 from ottla.storage.file.rescue import rescued
 from ottla.storage.file.tail import Tail, caught_up
@@ -150,8 +150,11 @@ class FilePartition(ControlledFolder):
                 self.sync_active(fd, self.active_file(control), control)
             with contextlib.suppress(OSError):
                 self.files.replace(index_path(self.folder, control.active), tail.index.encode(), durable=False)
+            for path in unpublished(self.folder, control.active):
+                self.remove(path)
+            control = self.start_segment(fd, control, tail.producers)
             self.sweep(control)
-            return self.start_segment(fd, control, tail.producers)
+            return control
 
     def start_segment(self, fd: int, control: Control, producers: Producers) -> Control:
         """Go on in a new segment, or in a new file of a segment that is empty. The lock is held."""
@@ -166,9 +169,10 @@ class FilePartition(ControlledFolder):
         return control
 
     def sweep(self, control: Control) -> None:
-        """Remove what killed processes left: it is no part of the partition. The lock is held."""
-        for path in leftovers(self.folder, control.active, control.first):
-            self.remove(path)
+        """Remove what is no part of the partition any more, if it can be. The lock is held, *control* is durable."""
+        with contextlib.suppress(OSError):
+            for path in leftovers(self.folder, control.active, control.first):
+                self.remove(path)
 
     def remove(self, path: Path) -> None:
         """Unlink a file that holds messages, and forget it."""
@@ -195,9 +199,9 @@ class FilePartition(ControlledFolder):
         was, control = control, self.rescued(control, incarnation)
         segment = self.active_file(control)
         self.files.sync(segment.fd)
-        self.sweep(control)
         control = write_control(self.files, fd, control)
         self.files.sync(fd)
+        self.sweep(control)
         self._tail = None
         self.reader.look_again()
         _log.info("recovered %s: %d messages behind the last sync", self.folder, control.next - was.synced_next)

@@ -4,7 +4,6 @@ Publishing the new first number removes them for every reader; only then do the 
 Killed in between, the files are swept up when the next ones go.
 """
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from ottla.model import Bounds
@@ -71,6 +70,5 @@ def _drop_below(partition: "FilePartition", fd: int, control: Control, before: i
         control = control._replace(synced=control.end, synced_next=control.next)
     control = write_control(partition.files, fd, control._replace(first=before, layout=control.layout + 1))
     partition.files.sync(fd)
-    with contextlib.suppress(OSError):
-        partition.sweep(control)
+    partition.sweep(control)
     return Bounds(control.first, control.next)

@@ -72,8 +72,8 @@ class Footer(NamedTuple):
 def write_run(files: Files, path: Path, row_groups: Iterable[pa.Table]) -> None:
     """A new run, durable; it is in no log yet."""
     fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+    sink = _Sink(files, fd)
     try:
-        sink = _Sink(files, fd)
         sums = b""
         with _writer(sink) as writer:
             for table in row_groups:
@@ -84,6 +84,7 @@ def write_run(files: Files, path: Path, row_groups: Iterable[pa.Table]) -> None:
         _seal_footer(files, fd, sink.position)
         files.sync(fd)
     finally:
+        sink.detach()
         files.close(fd)
 
 
@@ -172,6 +173,12 @@ class _Sink(io.RawIOBase):
     def start_group(self) -> None:
         self.crc = 0
 
+    def detach(self) -> None:
+        """Let nothing through any more: a writer that failed tries to finish when it is collected, and by then the
+        descriptor may be that of another file.
+        """
+        self._fd = -1
+
     def writable(self) -> bool:
         return True
 
@@ -179,6 +186,8 @@ class _Sink(io.RawIOBase):
         return self.position
 
     def write(self, data: Buffer) -> int:
+        if self._fd < 0:
+            return len(data)
         self.position = self._files.write_at(self._fd, [data], self.position)
         self.crc = google_crc32c.extend(self.crc, bytes(data))
         return len(data)

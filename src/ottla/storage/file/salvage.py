@@ -59,7 +59,7 @@ def _batches(partition: "FilePartition", path: Path) -> Iterator[Batch]:
         position += step
 
 
-def unpublished(partition: "FilePartition") -> list[Found]:
+def unpublished_rolls(partition: "FilePartition") -> list[Found]:
     """Empty segments within the numbers of the one before: of rolls that were never published."""
     stale: list[Found] = []
     reached = 0
