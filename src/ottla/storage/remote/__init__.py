@@ -26,10 +26,11 @@ def open_grpc(url: str, options: EngineOptions) -> Engine:
 
 
 def _addresses(url: str) -> list[tuple[str, int]]:
-    parts = urlsplit(url)
-    if not parts.netloc or parts.path not in {"", "/"} or parts.fragment or "@" in parts.netloc:
+    _, slashes, place = url.partition("://")
+    place = place.removesuffix("/")
+    if not slashes or any(stranger in place for stranger in "/@#"):
         raise InvalidValue("URL", url, _EXAMPLE)
-    return [_address(address, url) for address in parts.netloc.split(",")]
+    return [_address(address, url) for address in place.split(",")]
 
 
 def _address(address: str, url: str) -> tuple[str, int]:

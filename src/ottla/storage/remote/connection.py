@@ -5,6 +5,7 @@ sent respects the server's.
 """
 
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -206,7 +207,7 @@ class Connection:
             return
         try:
             self._receive(timeout)
-        except (OSError, ValueError, BadHeaders, IndexError) as error:
+        except (OSError, ValueError, IndexError, struct.error, BadHeaders) as error:
             self.close(_reason(error))
         except BaseException:
             self.close("reading was interrupted")

@@ -87,7 +87,10 @@ class RemoteEngine:
             except TopicRecreated:  # somebody else was first, and made another
                 topic_id = self.topic(name).id
                 continue
-            return
+            break
+        for (owner_id, _), partition in list(self._partitions.items()):
+            if owner_id == topic_id:
+                partition.forget_read()
 
     def _id_of(self, name: str) -> str | None:
         try:

@@ -84,8 +84,12 @@ class RemotePartition:
         return self._reading.wait(number, seconds)
 
     def _removed(self, answer: pb.Bounds) -> Bounds:
-        self._reading.drop()
+        self.forget_read()
         return Bounds(answer.first, answer.next)
+
+    def forget_read(self) -> None:
+        """What was read ahead may be gone."""
+        self._reading.drop()
 
     def close(self) -> None:
         self._uploads.close()
