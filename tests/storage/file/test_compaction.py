@@ -1,9 +1,11 @@
 """Compaction: sealed segments become Parquet runs that other tools read as they are; readers see one stream."""
 
+import errno
 import gc
 import os
 import random
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from ottla.storage.file.runfile import RUN_SCHEMA
 from ottla.testing.faults import Fault, FaultyFiles
 from ottla.testing.filelog import FileLog
 from ottla.testing.samples import ALL_BYTES, Sender, batch_of, messages_of, numbers_of, values_of
+from ottla.testing.steps import Steps, fail_with
 
 
 def rich_batch(n: int) -> Batch:
@@ -289,29 +292,34 @@ def test_a_full_disk(log: FileLog) -> None:
     assert partition.compact().messages > 0
 
 
-def test_a_writer_that_failed_touches_no_other_file_when_it_is_collected(log: FileLog, tmp_path: Path) -> None:
-    """It tries to finish its file then, but the descriptor may belong to another one."""
-    files = FaultyFiles()
-    partition = log.create(files=files, segment_bytes="500B")
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("act", [interrupt, fail_with(errno.EIO)], ids=["interrupted", "failed"])
+def test_a_writer_that_failed_touches_no_other_file_later(
+    log: FileLog, tmp_path: Path, act: Callable[[], None]
+) -> None:
+    """It tries to finish its file when it is collected, but by then the descriptor may belong to another one."""
+    steps = Steps()
+    partition = log.create(files=steps, segment_bytes="500B")
     for n in range(20):
         partition.append([batch_of(b"%d" % n * 50)])
-    files.fail(Fault("pwritev", on=".compacting", times=1000))
-    failures = []
-    for _ in range(3):
+    for number in range(1, 60):
+        steps.act_at(number, act)
+        caught: BaseException | None = None
         try:
             partition.compact()
-        except StorageFailed as error:
-            failures.append(error)  # with its traceback, and all that is in it
-    others = [tmp_path / str(n) for n in range(10)]
-    fds = [os.open(path, os.O_RDWR | os.O_CREAT) for path in others]
-    files.fail()
-    assert len(failures) == 3
-    failures.clear()
-    gc.collect()
-    assert [path.stat().st_size for path in others] == [0] * 10
-    for fd in fds:
-        os.close(fd)
-    assert partition.compact().messages > 0
+        except (KeyboardInterrupt, StorageFailed) as error:
+            caught = error  # with its traceback, and all that is in it
+        others = [tmp_path / str(n) for n in range(10)]
+        fds = [os.open(path, os.O_RDWR | os.O_CREAT) for path in others]
+        del caught
+        gc.collect()
+        assert [path.stat().st_size for path in others] == [0] * 10, steps.names[number - 1]
+        for fd in fds:
+            os.close(fd)
+    assert values_of(partition) == [b"%d" % n * 50 for n in range(20)]
 
 
 def test_tiny_batches_are_compacted_in_reasonable_time(log: FileLog) -> None:

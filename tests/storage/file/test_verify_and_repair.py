@@ -1,5 +1,6 @@
 """verify names every kind of damage and changes nothing; repair sets it aside, and loses nothing else."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +9,11 @@ import pytest
 import ottla
 from ottla.batch import Batch
 from ottla.clock import ManualClock
-from ottla.errors import CorruptLog
+from ottla.errors import CorruptLog, StorageFailed
 from ottla.model import Damage, Message
 from ottla.testing.filelog import FileLog, flip
 from ottla.testing.samples import Sender, batch_of, messages_of, values_of
+from ottla.testing.steps import Unsynced
 
 WRITER = Sender.number(1)
 
@@ -344,6 +346,43 @@ def test_verify_of_a_log_that_is_written_meanwhile(quick_log: FileLog) -> None:
             partition.compact()
             partition.trim(n)
     assert list(looking) == []
+
+
+class BadSector(Unsynced):
+    """A disk that cannot read one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fds: set[int] = set()
+
+    def open(self, path: Path, flags: int) -> int:
+        fd = super().open(path, flags)
+        self._fds.discard(fd)
+        if path == self._path:
+            self._fds.add(fd)
+        return fd
+
+    def read_at(self, fd: int, size: int, position: int) -> bytes:
+        if fd in self._fds:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read_at(fd, size, position)
+
+
+@pytest.mark.parametrize("suffix", [".log", ".parquet"])
+def test_what_cannot_be_read_is_named_and_left_alone(whole: FileLog, suffix: str) -> None:
+    """There is nothing to set aside: repair says that the disk is broken, and changes nothing."""
+    path = whole.files(suffix)[0]
+    files = BadSector(path)
+    before = whole.tree()
+    (damage,) = whole.open(files=files).verify()
+    assert damage.path == str(path)
+    assert "Input/output error" in damage.reason
+    with pytest.raises(StorageFailed):
+        list(whole.open(files=files).repair())
+    with pytest.raises(StorageFailed):
+        values_of(whole.partition(files=files))
+    assert whole.tree() == before
+    assert len(values_of(whole.partition())) == 40
 
 
 def test_nothing_is_wrong_with_an_empty_log(quick_log: FileLog) -> None:

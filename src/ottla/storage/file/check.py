@@ -54,6 +54,8 @@ class Finding:
     piece: Piece
     good: list[Span] = field(default_factory=list)
     bad: list[Bad] = field(default_factory=list)
+    unreadable: OSError | None = None
+    """What the disk said where it could not be read at all."""
 
     def add_good(self, first: int, end: int, start: int, stop: int) -> None:
         last = self.good[-1] if self.good else None
@@ -145,17 +147,27 @@ def examine(
         if piece.first > number:
             yield _hole(Piece(number, piece.first, "log", folder), "no file holds these messages")
         number = max(number, piece.end)
-        if piece.kind == "log":
-            active = piece.first == control.active
-            finding, reached = examine_log(files, piece, control.end if active else None)
-            yield finding
-            if reached < piece.end:  # it ends as a segment does, so another one followed it
-                yield _hole(Piece(reached, piece.end, "log", folder), "no file holds these messages")
-        elif piece.kind == "parquet":
-            yield examine_run(files, piece)
+        finding, reached = _examined(files, piece, control)
+        yield finding
+        if reached < piece.end:  # it ends as a segment does, so another one followed it
+            yield _hole(Piece(reached, piece.end, "log", folder), "no file holds these messages")
     path = log_path(folder, control.active)
     if stale is None and not path.exists():
         yield _hole(Piece(control.active, control.next, "log", path), "the active segment is missing")
+
+
+def _examined(files: Files, piece: Piece, control: Control) -> tuple[Finding, int]:
+    """What a piece turned out to be, and the number up to which that tells of all messages."""
+    try:
+        if piece.kind == "log":
+            return examine_log(files, piece, control.end if piece.first == control.active else None)
+        return (examine_run(files, piece) if piece.kind == "parquet" else Finding(piece)), piece.end
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        finding = Finding(piece, unreadable=error)
+        finding.add_bad((0, f"it cannot be read ({error.strerror or error})"), piece.first, piece.end)
+        return finding, piece.end
 
 
 def _hole(piece: Piece, reason: str) -> Finding:

@@ -72,6 +72,8 @@ class _Mender:
             found += self._mend_producers(control)
             findings = [finding for finding in examine(partition, control, control.first) if finding.bad]
             for finding in findings:
+                if finding.unreadable is not None:  # what cannot be read cannot be set aside
+                    raise finding.unreadable
                 saved = self._set_aside(finding.piece.path)
                 found += (replace(damage, set_aside=saved) for damage in damages(finding, self._topic, partition.index))
                 if finding.piece.first == control.active:

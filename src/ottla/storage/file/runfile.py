@@ -157,6 +157,8 @@ def _damage(path: Path, position: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's, and not that of the bytes
         raise CorruptLog(str(path), position, str(error)) from error
 
 
