@@ -49,13 +49,13 @@ def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers
 
     def counting(calls: BatchCalls, packed: PackedAppend) -> pb.AppendResponse:
         answer = append(calls, packed)
-        brokers.appended[brokers.logs.index(calls._log) + 1, packed.request.partition] += 1
+        both.appended[both.logs.index(calls._log) + 1, packed.request.partition] += 1
         return answer
 
     monkeypatch.setattr(BatchCalls, "_append", counting)
-    brokers = Brokers(tmp_path / "log")
-    yield brokers
-    brokers.close()
+    both = Brokers(tmp_path / "log")
+    yield both
+    both.close()
 
 
 def test_each_partition_is_written_at_its_owner(brokers: Brokers) -> None:

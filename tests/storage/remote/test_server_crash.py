@@ -18,6 +18,7 @@ from ottla.batch import Batch, Stamp, columns_of_values
 from ottla.client.consumer import Consumer
 from ottla.client.log import Log
 from ottla.errors import Uncertain
+from ottla.testing import run_rounds as run_crash_rounds
 from ottla.testing.checker import History, Mark, Place, check, marked
 from ottla.testing.servers import ServerProcess
 
@@ -168,6 +169,15 @@ def run_rounds(folder: Path, rounds: int, seed: int) -> None:
 def test_a_server_killed_under_load(tmp_path: Path) -> None:
     """Producers, direct appends and a consumer group find it again by themselves."""
     run_rounds(tmp_path, 3, 1)
+
+
+def test_clients_killed_at_random(tmp_path: Path) -> None:
+    """What is left of their requests disturbs nobody, and what they were told is in the log."""
+    with ServerProcess(f"file://{tmp_path}/log") as server:
+        report = run_crash_rounds(f"grpc://{server.address}", rounds=12, writers=2, longest_ms=50)
+    assert report.anomalies == []
+    assert report.failures == []
+    assert report.acknowledged <= report.kept <= report.attempted
 
 
 @pytest.mark.campaign
