@@ -87,3 +87,10 @@ def test_no_server_is_one_sentence(program: Any) -> None:
     done = program("brokers", url="grpc://127.0.0.1:1")
     assert done.code == 4
     assert done.err.startswith("ottla: no server answers at 127.0.0.1:1")
+
+
+@pytest.mark.parametrize("url", ["grpc://h:x", "grpc://[::1"])
+def test_an_address_that_is_none_is_one_sentence(program: Any, url: str) -> None:
+    done = program("brokers", url=url)
+    assert done.code == 2
+    assert "write it as grpc://host:port" in done.err

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from ottla.cli.events import event_of
 from ottla.cli.options import DEFAULT_URL, AsJson, Url, as_url, opened_for_reading
 from ottla.cli.output import Column, number, show_rows
-from ottla.errors import MissingDependency, ServerUnavailable
+from ottla.errors import InvalidValue, MissingDependency, ServerUnavailable
 from ottla.model import Message
 
 if TYPE_CHECKING:  # it needs protobuf, which is optional
@@ -83,14 +83,22 @@ def _described(url: str) -> "pb.Cluster":
     except ImportError as error:
         raise MissingDependency("ottla brokers", error.name or "grpcio", "'ottla[server]'") from error
     if url.startswith("grpc:"):
-        place = urlsplit(url)
-        address = place.netloc if place.port else f"{place.netloc}:{_PORT}"
-        return _asked(address, pb.DescribeClusterRequest(with_messages=True))
-    count = int(parse_qs(urlsplit(url).query).get("brokers", ["1"])[0])
-    members = [Member(broker, "", alive=False) for broker in range(1, count + 1)]
+        return _asked(_address(url), pb.DescribeClusterRequest(with_messages=True))
     with opened_for_reading(url) as log:
+        count = int(parse_qs(urlsplit(url).query).get("brokers", ["1"])[0])
+        members = [Member(broker, "", alive=False) for broker in range(1, count + 1)]
         calls = ClusterCalls(log, Cluster(1, lambda: members))
         return calls.describe(with_messages=True)
+
+
+def _address(url: str) -> str:
+    """The first server that a URL names: any broker knows all of them."""
+    try:
+        place = urlsplit(url.partition(",")[0])
+        port = place.port
+    except ValueError:
+        raise InvalidValue("URL", url, "write it as grpc://host:port, as in grpc://127.0.0.1:9999") from None
+    return place.netloc if port else f"{place.netloc}:{_PORT}"
 
 
 def _asked(address: str, request: "pb.DescribeClusterRequest") -> "pb.Cluster":

@@ -250,6 +250,20 @@ class TestWindows:
                 connection.open(b"", [b"x"], end=True, deadline=time.monotonic() + 0.05)
             assert not lost.value.reached
 
+    def test_a_stream_with_half_a_message_is_not_used_again(self) -> None:
+        """The next message would begin in the middle of the one before."""
+        with connected(INITIAL_WINDOW_SIZE=10) as (connection, peer):
+            with pytest.raises(Lost) as lost:
+                connection.open(b"", [bytes(100)], end=False, deadline=time.monotonic() + 0.05)
+            assert not lost.value.reached
+            assert [peer.frame()[0] for _ in range(3)] == [frames.HEADERS, frames.DATA, frames.RST_STREAM]
+
+    def test_frames_of_no_bytes_are_no_frames(self, connection: Connection, peer: Peer) -> None:
+        stream = call(connection)
+        peer.send(frames.settings({frames.MAX_FRAME_SIZE: 0}))
+        with pytest.raises(Lost, match="frames of 0 bytes"):
+            answer(connection, stream)
+
     def test_an_answer_before_all_was_sent_ends_the_sending(self) -> None:
         """As a server does that refuses a request for its size."""
         with connected(INITIAL_WINDOW_SIZE=10) as (connection, peer):

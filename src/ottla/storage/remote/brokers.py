@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ottla.errors import Closed
 from ottla.protocol.brokers import owner_of
 from ottla.storage.disk import forks
 from ottla.storage.remote.channel import Channel, channels
@@ -69,6 +70,8 @@ class Brokers:
         return list(dict.fromkeys(self.given + self._owners))
 
     def _first_present(self, candidates: list[Channel]) -> Channel:
+        if not candidates:
+            raise Closed("log")
         now = time.monotonic()
         present = (channel for channel in candidates if self._away.get(channel, 0) <= now)
         return next(present, candidates[0])

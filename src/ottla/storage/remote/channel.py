@@ -57,6 +57,8 @@ class Channel:
             raise Lost("there was no time left to connect", reached=False)
         try:
             opened = socket.create_connection((self.host, self.port), left)
+        except UnicodeError:
+            raise Lost("that is no name of a host", reached=False) from None
         except OSError as error:
             raise Lost((error.strerror or str(error)).lower(), reached=False) from None
         try:

@@ -93,14 +93,23 @@ class Connection:
             except Lost:
                 self._end_stream(stream.id)
                 raise
-        for piece in pieces:
-            self._write(piece, deadline)
+        self._send_rest(stream, pieces, deadline)
         return stream
 
     def send(self, stream: Stream, message: Sequence[Part], *, deadline: float) -> None:
         """Send another message; or `Lost`, and the server does not see it. Only one thread at a time for a stream."""
-        for piece in self._pieces(stream, message, end=False, deadline=deadline):
-            self._write(piece, deadline)
+        pieces = self._pieces(stream, message, end=False, deadline=deadline)
+        self._write(next(pieces, ()), deadline)
+        self._send_rest(stream, pieces, deadline)
+
+    def _send_rest(self, stream: Stream, pieces: Iterator[list[memoryview | bytes]], deadline: float) -> None:
+        """The rest of a message. A stream on which half a message was sent is of no use any more."""
+        try:
+            for piece in pieces:
+                self._write(piece, deadline)
+        except BaseException:
+            self.cancel(stream)
+            raise
 
     def wait(self, stream: Stream, ready: Callable[[], Any], deadline: float) -> bool:
         """Wait until *ready*, which is asked whenever something came for the stream; False if the time ran out."""
@@ -215,7 +224,7 @@ class Connection:
 
     def _receive(self, timeout: float) -> None:
         stream, left, padding = self._data or (None, 0, 0)
-        room = stream.room(left) if stream is not None and self._start == self._end else None
+        room = stream.room(left) if stream is not None and left and self._start == self._end else None
         if room is not None:  # straight to where it belongs
             assert stream is not None
             size = self._wire.read(room, timeout)
@@ -349,11 +358,14 @@ class Connection:
             self.close("the server is stopping")
 
     def _apply(self, settings: dict[int, int]) -> None:
+        largest = settings.get(frames.MAX_FRAME_SIZE, self._largest_frame)
+        if not frames.DEFAULT_FRAME <= largest <= frames.LARGEST_FRAME:
+            raise ValueError(f"frames of {largest:,} bytes")
         first = settings.get(frames.INITIAL_WINDOW_SIZE, self._first_window)
         for stream in self._streams.values():
             stream.window += first - self._first_window
         self._first_window = first
-        self._largest_frame = settings.get(frames.MAX_FRAME_SIZE, self._largest_frame)
+        self._largest_frame = largest
         self._settled = True
         self._relay.wake_all()
 

@@ -56,9 +56,9 @@ class Upload:
     @property
     def usable(self) -> bool:
         return (
-            self.stream is not None
+            self.connection.usable  # which also looks whether the server has ended the stream
+            and self.stream is not None
             and not self.stream.ended
-            and self.connection.usable
             and (bool(self._waiting) or time.monotonic() - self.used < _IDLE_S)
         )
 
@@ -109,7 +109,8 @@ class Upload:
                 sent.answer = answer
 
     def end(self) -> None:
-        if self.stream is not None:
+        """Give the stream up, unless answers are still to come on it: a server that stops finishes what it has."""
+        if self.stream is not None and not self._waiting:
             self.connection.end(self.stream)
 
 
