@@ -324,3 +324,5 @@ class _Failing:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, OSError):
             raise self._folder.failure(error) from error
+        if isinstance(error, CorruptLog):
+            self._folder.check_alive()  # what is missing may have been deleted, together with its topic
