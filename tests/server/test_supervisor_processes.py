@@ -95,7 +95,7 @@ def test_a_broker_that_is_killed_under_load_comes_back_and_nothing_is_lost_or_do
         for producer in producers:
             producer.join(60)
             assert not producer.is_alive()
-        assert [member.address for member in _members(brokers[1])] == server.addresses
+        eventually(lambda: [member.address for member in _members(brokers[1])] == server.addresses)
         assert server.stop() == 0
         events = [(event.get("event"), event.get("broker")) for event in server.events()]
         assert events.count(("broker_ended", 2)) == 1
