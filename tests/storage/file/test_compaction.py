@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -21,9 +22,11 @@ from ottla.errors import CorruptLog, StorageFailed, StorageFull
 from ottla.model import Headers, Message
 from ottla.storage import Compactable
 from ottla.storage.file import compaction
+from ottla.storage.file.layout import Piece
+from ottla.storage.file.partition import FilePartition
 from ottla.storage.file.runfile import RUN_SCHEMA
 from ottla.testing.faults import Fault, FaultyFiles
-from ottla.testing.filelog import FileLog
+from ottla.testing.filelog import FileLog, flip
 from ottla.testing.samples import ALL_BYTES, Sender, batch_of, messages_of, numbers_of, values_of
 from ottla.testing.steps import Steps, fail_with
 
@@ -206,6 +209,41 @@ def test_a_trim_in_the_middle_of_it(log: FileLog) -> None:
     assert partition.compact().messages > 0
     assert numbers_of(log.partition()) == list(range(20, 41))
     assert not log.files(".compacting")
+
+
+def test_a_trim_just_before_it_is_published(log: FileLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is finished, but what it holds was removed: it does not come back."""
+    partition = log.create(segment_bytes="500B")
+    for n in range(40):
+        partition.append([batch_of(b"%d" % n * 50)])
+    check = compaction._check
+
+    def check_and_trim(*arguments: Any) -> int:
+        log.partition().trim(20)
+        return check(*arguments)
+
+    monkeypatch.setattr(compaction, "_check", check_and_trim)
+    assert partition.compact().messages == 0
+    assert log.files(".parquet") == []
+    assert numbers_of(log.partition()) == list(range(20, 41))
+
+
+def test_a_run_that_is_not_as_it_was_written_replaces_nothing(log: FileLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read again before the segments go."""
+    partition = log.create(segment_bytes="500B")
+    for n in range(20):
+        partition.append([batch_of(b"%d" % n * 50)])
+    check = compaction._check
+
+    def spoil_and_check(partition: FilePartition, piece: Piece) -> int:
+        flip(piece.path, 50)
+        return check(partition, piece)
+
+    monkeypatch.setattr(compaction, "_check", spoil_and_check)
+    with pytest.raises(CorruptLog):
+        partition.compact()
+    assert log.files(".parquet") == []
+    assert values_of(log.partition()) == [b"%d" % n * 50 for n in range(20)]
 
 
 def test_appends_in_the_middle_of_it(log: FileLog) -> None:

@@ -137,12 +137,14 @@ def restarted(log: FileLog) -> None:
 
 
 def damaged(log: FileLog) -> None:
-    """A damaged batch in a sealed segment, and one in the active segment."""
+    """Two damaged batches in a sealed segment, with whole ones around them; and one in the active segment."""
     partition = log.create(segment_bytes="1KiB")
     for n in range(7):
         partition.append([Sender.number(1).batch(n, b"%d" % n * 100)])
-    for segment in log.files(".log"):
-        flip(segment, 300)
+    sealed, active = log.files(".log")
+    flip(sealed, 300)
+    flip(sealed, 750)
+    flip(active, 300)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from ottla.clock import ManualClock
-from ottla.errors import CorruptLog
+from ottla.errors import CorruptLog, Uncertain
+from ottla.testing.faults import Fault, FaultyFiles
 from ottla.testing.filelog import FileLog, flip
 from ottla.testing.samples import ALL_BYTES, Sender, batch_of, values_of
 
@@ -82,7 +83,11 @@ def test_junk_behind_the_published_end_is_never_seen(log: FileLog, junk: bytes) 
     for reader in (log.partition(read_only=True), log.partition()):
         assert values_of(reader) == [b"a"]
     assert segment.stat().st_size == size + len(junk)
-    assert log.partition().append([batch_of(b"b")])[0].first == 2
+    partition = log.partition()
+    assert partition.append([batch_of(b"b")])[0].first == 2
+    control = partition.control()
+    assert control is not None
+    assert segment.stat().st_size == control.end
     assert values_of(log.partition()) == [b"a", b"b"]
 
 
@@ -124,6 +129,26 @@ def test_later_segments_are_adopted_too(log: FileLog) -> None:
     partition = log.partition()
     assert values_of(partition) == [b"%d" % n * 400 for n in range(12)]
     assert partition.append([batch_of(b"next")])[0].first == 13
+
+
+def test_what_failed_and_was_stored_again_is_there_once(log: FileLog) -> None:
+    """A batch that could not be synced, nor be taken back, is still whole in its segment; its retry is in the next."""
+    files = FaultyFiles()
+    partition = log.create(files=files)
+    partition.append([Sender.number(1).batch(0)])
+    control = (log.folder() / "control").read_bytes()
+    files.fail(Fault("sync", on=".log", times=2), Fault("truncate", on=".log", times=10))
+    with pytest.raises(Uncertain):
+        partition.append([Sender.number(1).batch(1, b"first try")])
+    files.fail()
+    failed = log.files(".log")[0].read_bytes()
+    partition.append([Sender.number(1).batch(1, b"retry")])
+    partition.append([Sender.number(1).batch(2, b"last")])
+    log.files(".log")[0].write_bytes(failed)
+    (log.folder() / "control").write_bytes(control)
+    log.reboot()
+    assert values_of(log.partition()) == [b"0", b"retry", b"last"]
+    assert log.partition().append([Sender.number(1).batch(1, b"retry")]) == [(2, 1, True)]
 
 
 def test_a_segment_shorter_than_its_published_end_is_damage(log: FileLog) -> None:
